@@ -14,7 +14,6 @@ from easel.edges.decoding import with_warnings
 from easel.edges.paging import page_of, read_list_page, read_page
 from easel.edges.params import (
     MAX_CANVASES,
-    MAX_CLIENT_ID_LENGTH,
     CloseCanvas,
     DeleteAsset,
     DeleteCanvas,
@@ -30,9 +29,9 @@ from easel.edges.params import (
     ReportPage,
     RestoreCanvas,
     WriteCanvas,
+    check_client_id,
     content,
     draft,
-    is_client_id,
 )
 from easel.edges.views import asset_view, canvas_view, descriptor, version_view
 from easel.errors import BadInput, NotFound
@@ -135,8 +134,11 @@ async def delete_canvas(caller: Caller, params: DeleteCanvas) -> Any:
 
 
 async def open_canvas(caller: Caller, params: OpenCanvas) -> Any:
+    client_id = caller.client_id if params.clientId is None else params.clientId
+    if params.clientId is not None:
+        check_client_id(client_id, "clientId")
     view, snapshot = await caller.services.views.open(
-        caller.principal, params.canvasId, _client_id(caller, params), caller.connection_id
+        caller.principal, params.canvasId, client_id, caller.connection_id
     )
     canvas = snapshot.canvas
     return {
@@ -147,14 +149,6 @@ async def open_canvas(caller: Caller, params: OpenCanvas) -> Any:
         "revision": canvas.revision,
         "lastSeq": canvas.last_seq,
     }
-
-
-def _client_id(caller: Caller, params: OpenCanvas) -> str:
-    if params.clientId is None:
-        return caller.client_id
-    if not is_client_id(params.clientId):
-        raise BadInput(problem=f"clientId must be 1 to {MAX_CLIENT_ID_LENGTH} printable characters.")
-    return params.clientId
 
 
 async def close_canvas(caller: Caller, params: CloseCanvas) -> Any:

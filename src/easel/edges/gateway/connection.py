@@ -15,7 +15,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from easel.core.principal import ANONYMOUS, Principal, PrincipalKind
 from easel.edges.caller import Caller
-from easel.edges.decoding import Decoded, warn_in_error, with_warnings
+from easel.edges.decoding import warn_in_error, with_warnings
 from easel.edges.errors import CONNECTION
 from easel.edges.gateway import frames
 from easel.edges.gateway.hello import (
@@ -24,7 +24,6 @@ from easel.edges.gateway.hello import (
     PROGRESS,
     RESULT,
     Connect,
-    check_client,
     check_mode,
     check_protocol,
     hello,
@@ -32,14 +31,9 @@ from easel.edges.gateway.hello import (
 )
 from easel.edges.gateway.limits import GatewayLimits
 from easel.edges.gateway.node_side import NodeSide
-from easel.edges.gateway.subscriptions import (
-    SUBSCRIBE,
-    UNSUBSCRIBE,
-    Subscribe,
-    Subscriptions,
-    Unsubscribe,
-)
+from easel.edges.gateway.subscriptions import Subscribe, Subscriptions
 from easel.edges.methods import decode_params, dispatch
+from easel.edges.params import OfCanvas, check_client_id
 from easel.errors import (
     BadInput,
     HostError,
@@ -67,7 +61,8 @@ MAX_ANONYMOUS_FRAMES = 3
 MAX_ANONYMOUS_BYTES = 65_536
 # The close reason; the protocol allows 123 bytes.
 TOO_MUCH = (
-    "Before connect: {frames} frames, {limit} bytes; more with Authorization: Bearer in the upgrade request."
+    f"Before connect: {MAX_ANONYMOUS_FRAMES} frames, {MAX_ANONYMOUS_BYTES} bytes; "
+    "more with Authorization: Bearer in the upgrade request."
 )
 LARGE_FRAME_LENGTH = 65_536  # longer frames are parsed in a thread
 
@@ -113,7 +108,7 @@ class Connection:
     async def serve(self) -> None:
         """Serve until the client disconnects or `close` is called."""
         if self._is_limited:
-            self._limit_frames(MAX_ANONYMOUS_BYTES, self._too_much)
+            self._limit_frames(MAX_ANONYMOUS_BYTES, TOO_MUCH)
         await self._socket.accept()
         receiving = asyncio.create_task(self._receive())
         closed = asyncio.create_task(self._closed.wait())
@@ -189,7 +184,7 @@ class Connection:
             frame_count, byte_count = frame_count + 1, byte_count + len((text or "").encode())
             is_over = frame_count > MAX_ANONYMOUS_FRAMES or byte_count > MAX_ANONYMOUS_BYTES
             if self._is_limited and is_over:
-                await self.close(REFUSED, self._too_much)
+                await self.close(REFUSED, TOO_MUCH)
                 return
             await self._handle_frame(text)
         self._limit_frames(None)
@@ -197,10 +192,6 @@ class Connection:
     @property
     def _is_limited(self) -> bool:
         return self._handshake_principal is ANONYMOUS
-
-    @property
-    def _too_much(self) -> str:
-        return TOO_MUCH.format(frames=MAX_ANONYMOUS_FRAMES, limit=MAX_ANONYMOUS_BYTES)
 
     def _limit_frames(self, max_bytes: int | None, reason: str = "") -> None:
         self._socket.scope["extensions"][CONNECTION]["limit_frames"](max_bytes, reason)
@@ -260,7 +251,7 @@ class Connection:
         if params.client.mode == NODE:
             await self._connect_node(request.id, params, principal, warnings)
         else:
-            check_client(params.client)
+            check_client_id(params.client.id, "client.id")
             self.principal, self.client_id = principal, params.client.id
             self._register(self)
             await self._send(frames.response(request.id, with_warnings(hello(self.id), warnings)))
@@ -321,12 +312,12 @@ class Connection:
         try:
             match request.method:
                 case "canvas.subscribe":
-                    subscribe, ignored = decode_params(SUBSCRIBE, request.params, Subscribe)
+                    subscribe, ignored = decode_params(request.method, request.params, Subscribe)
                     warnings = [*warnings, *ignored]
-                    await self._subscriptions.add(self.principal, request.id, Decoded(subscribe, warnings))
+                    await self._subscriptions.add(self.principal, request.id, subscribe, warnings)
                     return
                 case "canvas.unsubscribe":
-                    unsubscribe, ignored = decode_params(UNSUBSCRIBE, request.params, Unsubscribe)
+                    unsubscribe, ignored = decode_params(request.method, request.params, OfCanvas)
                     warnings = [*warnings, *ignored]
                     payload = await self._subscriptions.remove(self.principal, unsubscribe)
                 case _:

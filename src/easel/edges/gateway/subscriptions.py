@@ -15,7 +15,7 @@ from msgspec import Meta
 from easel.core.principal import Principal
 from easel.core.stream.filter import CANVAS
 from easel.core.stream.log import LAST_CURSOR
-from easel.edges.decoding import Decoded, with_warnings
+from easel.edges.decoding import with_warnings
 from easel.edges.gateway import frames
 from easel.edges.gateway.hello import ENDED
 from easel.edges.params import OfCanvas
@@ -23,16 +23,11 @@ from easel.errors import HostError, InternalError, NotFound, TooMany
 from easel.host.services import Services
 from easel.host.streams import Subscription
 
-SUBSCRIBE, UNSUBSCRIBE = "canvas.subscribe", "canvas.unsubscribe"
 DELETED = "DELETED"  # the reason for the end of a delivery
 
 
 class Subscribe(OfCanvas):
     afterSeq: Annotated[int, Meta(ge=0, le=LAST_CURSOR)] | None = None  # noqa: N815 - a word of the protocol
-
-
-class Unsubscribe(OfCanvas):
-    pass
 
 
 @dataclass(eq=False, slots=True)
@@ -71,13 +66,14 @@ class Subscriptions:
 
     # -- subscriptions ---------------------------------------------------------------------------------------
 
-    async def add(self, principal: Principal, request_id: str, decoded: Decoded) -> None:
+    async def add(
+        self, principal: Principal, request_id: str, params: Subscribe, warnings: list[str]
+    ) -> None:
         """Open a subscription and respond to the request. The subscription's task outlives the request.
 
         A second subscription of the same canvas is answered like the first. RS-67
         """
-        params: Subscribe = decoded.params
-        canvas_id, warnings = params.canvasId, decoded.warnings
+        canvas_id = params.canvasId
         if params.agentId is not None:
             await self._services.canvases.require_agent(principal, canvas_id, params.agentId)
         while (current := self._deliveries.get(canvas_id)) is not None and current.is_subscribed:
@@ -93,7 +89,7 @@ class Subscriptions:
         self._start(delivery, self._follow(principal, respond, delivery, current))
         await asyncio.shield(delivery.opened)
 
-    async def remove(self, principal: Principal, params: Unsubscribe) -> dict[str, Any]:
+    async def remove(self, principal: Principal, params: OfCanvas) -> dict[str, Any]:
         """End the delivery of a canvas's events and return the payload of the response."""
         if params.agentId is not None:
             await self._services.canvases.require_agent(principal, params.canvasId, params.agentId)
@@ -248,7 +244,7 @@ class Subscriptions:
         except HostError as problem:  # such as an unavailable store: the client resumes with its last seq
             reason = problem.code
         except Exception as problem:  # noqa: BLE001 - logged by `report_error`
-            reason = self._report_error(SUBSCRIBE, problem).code
+            reason = self._report_error("canvas.subscribe", problem).code
         finally:
             if delivery.log is not None:
                 delivery.log.close()
