@@ -6,7 +6,7 @@ and a client that does not read is disconnected.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -307,8 +307,8 @@ class Connection:
     # -- requests --------------------------------------------------------------------------------------------
 
     async def _handle_request(self, request: frames.Request) -> None:
-        start_delivery: Callable[[], Awaitable[None]] | None = None
         warnings = request.warnings
+        opened_id: str | None = None  # of the canvas of an opened view
         try:
             match request.method:
                 case "canvas.subscribe":
@@ -324,7 +324,8 @@ class Connection:
                     caller = Caller(self._services, self.principal, self.client_id, self.id)
                     payload = await dispatch(caller, request.method, request.params)
             if request.method == "canvas.open":
-                start_delivery = self._add_view(payload)
+                self._add_view(payload)
+                opened_id = payload["canvasId"]
             elif request.method == "canvas.close":
                 if self._opening:  # a closed view may be of a request that is not answered yet
                     await asyncio.wait(self._opening)
@@ -336,18 +337,14 @@ class Connection:
         except Exception as problem:  # noqa: BLE001 - logged by `_report_error`
             response = frames.error_response(request.id, self._report_error(request.method, problem))
         await self._send(response)
-        if start_delivery is not None:
-            await start_delivery()
+        if opened_id is not None:
+            self._subscriptions.start_view(self.principal, opened_id)
 
-    def _add_view(self, opened: dict[str, Any]) -> Callable[[], Awaitable[None]] | None:
+    def _add_view(self, opened: dict[str, Any]) -> None:
         """Prepare the delivery of events to an opened view; `opened` is the payload of the response. RS-67"""
-        start = self._subscriptions.add_view(
-            self.principal, opened["canvasId"], opened["viewId"], opened["lastSeq"]
-        )
-        if start is None:
+        if not self._subscriptions.add_view(opened["canvasId"], opened["viewId"], opened["lastSeq"]):
             problem = f"this connection gets events of {MAX_SUBSCRIPTIONS} canvases and none of this one."
             opened["warnings"] = [*opened.get("warnings", []), problem]
-        return start
 
     def _report_error(self, method: str, problem: Exception) -> InternalError:
         """Log and audit an unexpected error. Returns the error for the client, with its reference."""
