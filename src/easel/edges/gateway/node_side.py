@@ -5,7 +5,7 @@ progress, are sent a moment later and together, because the node does not wait f
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated, Any
 
 import structlog
@@ -48,10 +48,10 @@ class NodeSide:
     """Implements the port `NodeLink`. A node can only answer calls that were sent over its own connection."""
 
     def __init__(
-        self, send: Callable[[str], Awaitable[None]], close_replaced: Callable[[], Coroutine[Any, Any, None]]
+        self, send: Callable[[str], Awaitable[None]], close_replaced: Callable[[], Awaitable[None]]
     ) -> None:
         self._send = send
-        self.close_replaced = close_replaced
+        self._close_replaced = close_replaced
         self.node: ConnectedNode | None = None  # set when the node is registered
         self._receipts: list[str] = []
         self._flushing: asyncio.Task[None] | None = None
@@ -65,6 +65,9 @@ class NodeSide:
 
     async def cancel(self, call_id: CallId) -> None:
         await self._send(frames.notice(CANCEL, {"callId": call_id}))
+
+    async def close_replaced(self) -> None:
+        await self._close_replaced()
 
     async def handle(self, request: frames.Request) -> None:
         """Handle a request of the node. Raises a `HostError` if the request is refused."""
