@@ -7,7 +7,7 @@ and a client that does not read is disconnected.
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import structlog
@@ -29,7 +29,6 @@ from easel.edges.gateway.hello import (
     hello,
     hello_node,
 )
-from easel.edges.gateway.limits import GatewayLimits
 from easel.edges.gateway.node_side import NodeSide
 from easel.edges.gateway.subscriptions import Subscribe, Subscriptions
 from easel.edges.methods import decode_params, dispatch
@@ -67,6 +66,16 @@ TOO_MUCH = (
 LARGE_FRAME_LENGTH = 65_536  # longer frames are parsed in a thread
 
 log = structlog.get_logger("gateway")
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayLimits:
+    """The limits of the gateway that are settings."""
+
+    connections: int  # per instance
+    stall_seconds: float  # a client that reads nothing for this long is disconnected
+    frame_bytes: int
+    result_bytes: int  # of a tool result that a node sends
 
 
 class Connection:
