@@ -25,11 +25,6 @@ MIN_KEY_LENGTH = 32
 OPTIONS = {"sandbox_mode": "--sandbox"}  # options of commands that are not named after their setting
 
 
-def _default_data() -> str:
-    base = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
-    return str(Path(base) / "easel")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     # addresses and data
@@ -292,7 +287,8 @@ class Settings:
 
     @property
     def data_folder(self) -> Path:
-        return Path(self.data or _default_data()).expanduser()
+        of_user = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
+        return Path(self.data or f"{of_user}/easel").expanduser()
 
     @property
     def sandbox_folder(self) -> Path:

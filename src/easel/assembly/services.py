@@ -101,7 +101,14 @@ async def open_shared_services(
         artifacts,
         notifier,
         audit,
-        node_limits(settings),
+        NodeLimits(
+            ttl_seconds=settings.node_ttl_seconds,
+            # Shorter than a claim, so that a call stops before its run or execution is adopted and restarted.
+            caller_ttl_seconds=settings.claim_seconds * 2 / 3,
+            poll_seconds=settings.poll_seconds,
+            call_seconds=settings.tool_timeout_seconds,
+            max_result_bytes=settings.max_result_bytes,
+        ),
         tokens=database.tokens,
         outputs=outputs,
         secrets=secrets,
@@ -245,11 +252,15 @@ def build_services(shared: SharedServices, *, random: Callable[[], float] = rand
         single_process=not settings.on_postgres,
     )
     refresh = RefreshScheduler(
-        database.executions,
+        records,
         actions,
         shared.transactions,
         audit,
-        refresh_limits(settings),
+        RefreshLimits(
+            claim_seconds=settings.claim_seconds,
+            poll_seconds=settings.poll_seconds,
+            unwatched=settings.refresh_unwatched,
+        ),
         instance_id=instance_id,
         random=random,
     )
@@ -316,23 +327,4 @@ def action_limits(settings: Settings) -> ActionLimits:
         poll_seconds=settings.poll_seconds,
         confirm_seconds=settings.confirm_seconds,
         floor=APPROVAL_MODES[settings.approval_mode],
-    )
-
-
-def refresh_limits(settings: Settings) -> RefreshLimits:
-    return RefreshLimits(
-        claim_seconds=settings.claim_seconds,
-        poll_seconds=settings.poll_seconds,
-        unwatched=settings.refresh_unwatched,
-    )
-
-
-def node_limits(settings: Settings) -> NodeLimits:
-    return NodeLimits(
-        ttl_seconds=settings.node_ttl_seconds,
-        # Shorter than a claim, so that a call stops before its run or execution is adopted and restarted.
-        caller_ttl_seconds=settings.claim_seconds * 2 / 3,
-        poll_seconds=settings.poll_seconds,
-        call_seconds=settings.tool_timeout_seconds,
-        max_result_bytes=settings.max_result_bytes,
     )
