@@ -27,7 +27,6 @@ CONNECTION_METHODS = frozenset(
 class Method:
     params: type[Any]
     handler: Callable[[Caller, Any], Awaitable[Any]]
-    writes: bool = False  # changes a canvas, so its params have `expectedRevision`
     needs_canvas: bool = True  # False: a canvas that is missing, or of another agent, is no error
 
 
@@ -63,26 +62,26 @@ async def _answer_ping(_: Caller, __: NoParams) -> Any:
 METHODS: Mapping[str, Method] = {
     "canvas.list": Method(params.ListCanvases, canvases.list_canvases),
     "canvas.get": Method(params.NamedCanvas, canvases.get_canvas),
-    "canvas.create": Method(params.WriteCanvas, canvases.create_canvas, writes=True),
-    "canvas.upsert": Method(params.WriteCanvas, canvases.upsert_canvas, writes=True),
-    "canvas.patch": Method(params.PatchCanvas, canvases.patch_canvas, writes=True),
-    "canvas.delete": Method(params.DeleteCanvas, canvases.delete_canvas, writes=True, needs_canvas=False),
-    "canvas.action": Method(params.RunAction, actions.run_action, writes=True),
+    "canvas.create": Method(params.WriteCanvas, canvases.create_canvas),
+    "canvas.upsert": Method(params.WriteCanvas, canvases.upsert_canvas),
+    "canvas.patch": Method(params.PatchCanvas, canvases.patch_canvas),
+    "canvas.delete": Method(params.DeleteCanvas, canvases.delete_canvas, needs_canvas=False),
+    "canvas.action": Method(params.RunAction, actions.run_action),
     "canvas.confirm": Method(params.Confirmation, actions.confirm_action),
     "canvas.cancel": Method(params.CancelAction, actions.cancel_action),
     "canvas.accept": Method(params.AcceptSpec, actions.accept_spec),
     "canvas.confirmations": Method(params.ListConfirmations, actions.list_confirmations),
     "canvas.records": Method(params.ListRecords, actions.list_records),
     "canvas.versions": Method(params.ListVersions, canvases.list_versions),
-    "canvas.restore": Method(params.RestoreCanvas, canvases.restore_canvas, writes=True),
-    "canvas.input": Method(params.EnterInput, canvases.enter_input, writes=True),
+    "canvas.restore": Method(params.RestoreCanvas, canvases.restore_canvas),
+    "canvas.input": Method(params.EnterInput, canvases.enter_input),
     "canvas.report": Method(params.ReportPage, canvases.report_page),
     "canvas.open": Method(params.OpenCanvas, canvases.open_canvas),
     "canvas.close": Method(params.CloseCanvas, canvases.close_canvas),
-    "canvas.asset.put": Method(params.PutAsset, canvases.put_asset, writes=True),
+    "canvas.asset.put": Method(params.PutAsset, canvases.put_asset),
     "canvas.asset.get": Method(params.NamedAsset, canvases.get_asset),
     "canvas.asset.list": Method(params.ListOfCanvas, canvases.list_assets),
-    "canvas.asset.delete": Method(params.DeleteAsset, canvases.delete_asset, writes=True),
+    "canvas.asset.delete": Method(params.DeleteAsset, canvases.delete_asset),
     "tools.list": Method(params.ListItems, actions.list_tools),
     "tool.invoke": Method(params.InvokeTool, actions.invoke_tool),
     "nodes.list": Method(params.ListItems, actions.list_nodes),
