@@ -128,7 +128,10 @@ def test_unknown_variables_are_found() -> None:
         "HOME": "/",
         "EASEL_": "4",
     }
-    assert settings.unknown_variables(environment) == ["EASEL_", "EASEL_DATABSE_URL"]
+    assert settings.unknown_variables(environment) == {
+        "EASEL_": None,
+        "EASEL_DATABSE_URL": "EASEL_DATABASE_URL",
+    }
 
 
 def test_settings_are_immutable() -> None:

@@ -4,7 +4,6 @@ A row is read from `EASEL_<NAME>` and listed by `easel settings` and docs/refere
 are passed down as a frozen `Settings`; no other module reads the environment.
 """
 
-import difflib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -14,6 +13,7 @@ from typing import Any
 from easel.core.canvas import versions
 from easel.core.model.choice import REASONING_EFFORTS, Provider
 from easel.core.model.settings import DEFAULT_TOKEN_BUDGET, MAX_TOKEN_BUDGET, MIN_TOKEN_BUDGET
+from easel.core.validation import find_nearest
 from easel.core.web.hosts import parse_hosts, parse_networks
 from easel.errors import BadInput, BadSettings
 from easel.settings_values import check_address, check_model, parse_value
@@ -23,11 +23,6 @@ PREFIX = "EASEL_"
 MIN_TOKEN_LENGTH = 16  # a shorter owner's token can be guessed
 MIN_KEY_LENGTH = 32
 OPTIONS = {"sandbox_mode": "--sandbox"}  # options of commands that are not named after their setting
-
-
-def _default_data() -> str:
-    base = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
-    return str(Path(base) / "easel")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -292,7 +287,8 @@ class Settings:
 
     @property
     def data_folder(self) -> Path:
-        return Path(self.data or _default_data()).expanduser()
+        of_user = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
+        return Path(self.data or f"{of_user}/easel").expanduser()
 
     @property
     def sandbox_folder(self) -> Path:
@@ -366,15 +362,11 @@ def load(environment: Mapping[str, str] | None = None, **options: Any) -> Settin
     return settings
 
 
-def unknown_variables(environment: Mapping[str, str] | None = None) -> list[str]:
-    """Return the variables with our prefix that no row reads: usually a typo."""
+def unknown_variables(environment: Mapping[str, str] | None = None) -> dict[str, str | None]:
+    """Return the variables with our prefix that no row reads, each with the most similar one: it may be a
+    typo."""
     environment = os.environ if environment is None else environment
-    known = {row.variable for row in rows()}
-    return sorted(name for name in environment if name.startswith(PREFIX) and name not in known)
-
-
-def nearest(unknown: str) -> str | None:
-    """Return the most similar variable, or None."""
-    known = [row.variable.removeprefix(PREFIX) for row in rows()]
-    found = difflib.get_close_matches(unknown.removeprefix(PREFIX).upper(), known, n=1, cutoff=0.65)
-    return PREFIX + found[0] if found else None
+    known = [row.name.upper() for row in rows()]
+    given = sorted(name.removeprefix(PREFIX) for name in environment if name.startswith(PREFIX))
+    nearest = {name: find_nearest(name, known) for name in given if name not in known}
+    return {PREFIX + name: found and PREFIX + found for name, found in nearest.items()}

@@ -13,8 +13,10 @@ from easel.core.model.choice import Provider
 from easel.core.model.settings import check_base_url, check_key, parse_provider
 from easel.errors import BadInput, BadSettings
 
-TRUE_WORDS = ("1", "true", "yes", "on")
-FALSE_WORDS = ("0", "false", "no", "off")
+BOOLEANS = {
+    **dict.fromkeys(("1", "true", "yes", "on"), True),
+    **dict.fromkeys(("0", "false", "no", "off"), False),
+}
 
 
 def new_row(
@@ -38,7 +40,7 @@ def parse_value(source: str, text: str, default: Any, metadata: Mapping[str, Any
     kind = cast("type[object]", type(default))
     try:
         if kind is bool:
-            return {**dict.fromkeys(TRUE_WORDS, True), **dict.fromkeys(FALSE_WORDS, False)}[text.lower()]
+            return BOOLEANS[text.lower()]
         value = int(text) if kind is int else float(text) if kind is float else text
     except (ValueError, KeyError):
         expected = {"bool": "yes or no", "int": "a whole number", "float": "a number"}[kind.__name__]

@@ -11,8 +11,8 @@ from dataclasses import replace
 from easel import demo
 from easel.core.principal import Principal
 from easel.edges.gateway import gateway as gateways
+from easel.edges.gateway.connection import GatewayLimits
 from easel.edges.gateway.gateway import Gateway
-from easel.edges.gateway.limits import GatewayLimits
 from easel.edges.http.app import EdgeSettings, HttpEdge
 from easel.edges.http.routes import OPS, ROUTES, SOCKETS
 from easel.edges.http.server import HttpServer, listen_on
@@ -85,12 +85,8 @@ def build_edge(settings: Settings, services: Services, gateway: Gateway | None) 
     )
     if gateway is None:
         return HttpEdge(services, edge_settings, OPS, ())
-    return HttpEdge(services, edge_settings, ROUTES, (*SOCKETS, gateway_row(gateway)))
-
-
-def gateway_row(gateway: Gateway) -> SocketRow:
-    """Return the gateway's row among the HTTP edge's sockets; the edges do not import each other."""
-    return SocketRow(gateways.PATH, lambda call: gateway.serve(call.socket, call.principal), is_open=True)
+    row = SocketRow(gateways.PATH, lambda call: gateway.serve(call.socket, call.principal), is_open=True)
+    return HttpEdge(services, edge_settings, ROUTES, (*SOCKETS, row))
 
 
 async def load_demo(services: Services) -> list[str]:

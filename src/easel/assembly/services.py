@@ -98,7 +98,14 @@ async def open_shared_services(
         artifacts,
         notifier,
         audit,
-        node_limits(settings),
+        NodeLimits(
+            ttl_seconds=settings.node_ttl_seconds,
+            # Shorter than a claim, so that a call stops before its run or execution is adopted and restarted.
+            caller_ttl_seconds=settings.claim_seconds * 2 / 3,
+            poll_seconds=settings.poll_seconds,
+            call_seconds=settings.tool_timeout_seconds,
+            max_result_bytes=settings.max_result_bytes,
+        ),
         tokens=database.tokens,
         outputs=outputs,
         secrets=secrets,
@@ -286,15 +293,4 @@ def action_limits(settings: Settings) -> ActionLimits:
         poll_seconds=settings.poll_seconds,
         confirm_seconds=settings.confirm_seconds,
         floor=APPROVAL_MODES[settings.approval_mode],
-    )
-
-
-def node_limits(settings: Settings) -> NodeLimits:
-    return NodeLimits(
-        ttl_seconds=settings.node_ttl_seconds,
-        # Shorter than a claim, so that a call stops before its run or execution is adopted and restarted.
-        caller_ttl_seconds=settings.claim_seconds * 2 / 3,
-        poll_seconds=settings.poll_seconds,
-        call_seconds=settings.tool_timeout_seconds,
-        max_result_bytes=settings.max_result_bytes,
     )

@@ -64,7 +64,27 @@ log = structlog.get_logger("easel")
 # -- the database --------------------------------------------------------------------------------------------
 
 
-class Database(Protocol):
+class AdminStore(Protocol):
+    """The stores that commands use beside a running Easel."""
+
+    @property
+    def tokens(self) -> TokenStore: ...
+
+    @property
+    def settings(self) -> SettingStore: ...
+
+    @property
+    def secrets(self) -> SecretStore: ...
+
+    @property
+    def audit(self) -> AuditStore: ...
+
+    async def is_migrated(self) -> bool: ...
+
+    async def close(self) -> None: ...
+
+
+class Database(AdminStore, Protocol):
     """All stores of one database, and its notifier."""
 
     @property
@@ -75,6 +95,7 @@ class Database(Protocol):
 
     @property
     def canvases(self) -> CanvasStore: ...
+
     @property
     def canvas_versions(self) -> CanvasVersionStore: ...
 
@@ -83,9 +104,6 @@ class Database(Protocol):
 
     @property
     def documents(self) -> DocumentStore: ...
-
-    @property
-    def audit(self) -> AuditStore: ...
 
     @property
     def artifacts(self) -> ArtifactStore: ...
@@ -109,16 +127,7 @@ class Database(Protocol):
     def accounts(self) -> AccountStore: ...
 
     @property
-    def tokens(self) -> TokenStore: ...
-
-    @property
     def sign_ins(self) -> SignInStore: ...
-
-    @property
-    def settings(self) -> SettingStore: ...
-
-    @property
-    def secrets(self) -> SecretStore: ...
 
     @property
     def notifier(self) -> Notifier: ...
@@ -126,10 +135,6 @@ class Database(Protocol):
     async def migrate(self) -> list[str]: ...
 
     async def schema_version(self) -> int: ...
-
-    async def is_migrated(self) -> bool: ...
-
-    async def close(self) -> None: ...
 
 
 async def open_database(settings: Settings, wait_seconds: float = 0.0) -> Database:
@@ -265,17 +270,6 @@ async def inspect_database(settings: Settings) -> DatabaseInfo | None:
 # -- parts of the database, for commands that run beside a running Easel -------------------------------------
 
 
-class AuditDatabase(Protocol):
-    """A database that is opened for its audit chain only."""
-
-    @property
-    def audit(self) -> AuditStore: ...
-
-    async def is_migrated(self) -> bool: ...
-
-    async def close(self) -> None: ...
-
-
 async def verify_audit(settings: Settings, checkpoints: Sequence[str]) -> AsyncGenerator[ChainProgress]:
     """Verify the audit chain to its end or to the first break, read-only; yields the progress."""
     positions = [parse_position(text) for text in checkpoints]
@@ -292,7 +286,7 @@ async def verify_audit(settings: Settings, checkpoints: Sequence[str]) -> AsyncG
         await database.close()
 
 
-async def _open_audit(settings: Settings) -> AuditDatabase:
+async def _open_audit(settings: Settings) -> AdminStore:
     if settings.on_postgres:
         return await open_database(settings)
     from easel.stores.sqlite.shared_access import SharedSqlite
@@ -303,26 +297,6 @@ async def _open_audit(settings: Settings) -> AuditDatabase:
             problem=f"There is no database at {path}; set its folder with --data, or set EASEL_DATABASE_URL."
         )
     return SharedSqlite(path)
-
-
-class AdminStore(Protocol):
-    """The stores that commands change beside a running Easel."""
-
-    @property
-    def tokens(self) -> TokenStore: ...
-
-    @property
-    def settings(self) -> SettingStore: ...
-
-    @property
-    def secrets(self) -> SecretStore: ...
-
-    @property
-    def audit(self) -> AuditStore: ...
-
-    async def is_migrated(self) -> bool: ...
-
-    async def close(self) -> None: ...
 
 
 @contextlib.asynccontextmanager
@@ -417,14 +391,13 @@ def generated_file(path: Path) -> str:
 
 def _generate(path: Path) -> str:
     _make_data_folder(path.parent)
-    secret = secrets.token_urlsafe(32)
     # If two processes start together, one write succeeds and both use its secret.
     with (
         contextlib.suppress(FileExistsError),
         fs.closing(os.open(path.parent, fs.READ_DIRECTORY)) as folder,
         fs.write_atomically(folder, path.name, mode=0o600, replace=False) as file,
     ):
-        file.write(f"{secret}\n".encode())
+        file.write(f"{secrets.token_urlsafe(32)}\n".encode())
     return path.read_text("utf-8").strip()
 
 

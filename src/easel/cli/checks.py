@@ -44,8 +44,7 @@ async def run_checks(settings: Settings, is_ready: bool | None = None) -> AsyncI
     """Yield the checks in order. `is_ready`: whether the running Easel is ready; None if none runs."""
     version = sys.version.split()[0]
     yield Check(OK, "Python", version) if sys.version_info >= (3, 11) else Check(FAIL, "Python", version)
-    for name in all_settings.unknown_variables():
-        nearest = all_settings.nearest(name)
+    for name, nearest in all_settings.unknown_variables().items():
         hint = f"did you mean {nearest}?" if nearest else "`easel settings` lists all of them."
         yield Check(WARN, name, f"unknown setting; {hint}")
     yield _check_data_folder(settings)

@@ -5,18 +5,15 @@ A secret is typed without echo or read from standard input; it is never an argum
 
 import getpass
 import sys
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from easel import settings as all_settings
 from easel.cli.options import DataOption, TokenOption, UrlOption
-from easel.cli.terminal import failing_in_one_sentence, is_terminal, load_settings, run_short
+from easel.cli.terminal import connect, failing_in_one_sentence, is_terminal, load_settings, run_short
 from easel.core.model.settings import MAX_KEY_LENGTH, NAMES, SECRET_NAMES, check_value
 from easel.errors import BadInput
-
-if TYPE_CHECKING:
-    from easel.canvas_folder.api_client import ApiClient
 
 app = typer.Typer(
     invoke_without_command=True,
@@ -52,8 +49,7 @@ def list_settings() -> None:
         default = "" if value == row.default else f"   (default {row.default!r})"
         typer.echo(f"{row.variable}={shown}{default}")
         typer.echo(f"    {row.description}")
-    for name in all_settings.unknown_variables():
-        nearest = all_settings.nearest(name)
+    for name, nearest in all_settings.unknown_variables().items():
         typer.echo(f"{name}: unknown setting" + (f"; did you mean {nearest}?" if nearest else "."))
 
 
@@ -73,7 +69,7 @@ def get_settings(
     with failing_in_one_sentence():
         if name is not None:
             _check_name(name)
-        shown = _client(url, token, data).send("GET", PATH)
+        shown = connect(url, token, data).send("GET", PATH)
     if name is None:
         _print(shown)
     else:
@@ -98,7 +94,7 @@ def set_setting(
     """
     with failing_in_one_sentence():
         _check_name(name)
-        client = _client(url, token, data)
+        client = connect(url, token, data)
         text = check_value(name, _read_value(name, value))
         shown = client.send("PUT", PATH, {name: int(text) if name == "token_budget" else text})
     _print(shown)
@@ -117,7 +113,7 @@ def unset_setting(
     """
     with failing_in_one_sentence():
         _check_name(name)
-        shown = _client(url, token, data).send("PUT", PATH, {name: None})
+        shown = connect(url, token, data).send("PUT", PATH, {name: None})
     _print(shown)
 
 
@@ -162,12 +158,6 @@ def _read_value(name: str, value: str | None) -> str:
     if is_terminal(sys.stdin):
         return getpass.getpass(f"{name} (not shown): ").strip()
     return sys.stdin.read(MAX_KEY_LENGTH + 2).strip()
-
-
-def _client(url: str | None, token: str | None, data: Any) -> "ApiClient":
-    from easel.canvas_folder.api_client import client_for
-
-    return client_for(load_settings(data=data), url, token)
 
 
 def _print(shown: dict[str, Any]) -> None:

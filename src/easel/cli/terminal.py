@@ -29,7 +29,7 @@ def load_settings(**options: Any) -> Settings:
     try:
         loaded = settings.load(**options)
         logs.configure(loaded.log)
-        logs.warn_about_unknown({name: settings.nearest(name) for name in settings.unknown_variables()})
+        logs.warn_about_unknown(settings.unknown_variables())
     except BadSettings as problem:
         fail(problem)
     return loaded

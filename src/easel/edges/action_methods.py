@@ -98,7 +98,7 @@ async def list_records(caller: Caller, params: ListRecords) -> Any:
             caller.principal, params.canvasId, status=params.status, before=before, limit=count
         )
 
-    records, more = await read_page(
+    page = await read_page(
         read,
         to_view=record_view,
         position=lambda record: record.event_id,
@@ -106,7 +106,7 @@ async def list_records(caller: Caller, params: ListRecords) -> Any:
         limit=params.limit,
         weight=lambda record: len(msgspec.json.encode([record.resolved, record.answer])),
     )
-    return {"records": records, **({} if more is None else {"next": more})}
+    return page_of("records", page)
 
 
 # --- tools --------------------------------------------------------------------------------------------------

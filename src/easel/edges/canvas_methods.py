@@ -10,10 +10,10 @@ from easel.core.canvas.canvas import Canvas, CanvasSnapshot
 from easel.core.canvas.versions import Version
 from easel.core.session.session import MAIN_ALIAS
 from easel.edges.caller import Caller
+from easel.edges.decoding import with_warnings
 from easel.edges.paging import page_of, read_list_page, read_page
 from easel.edges.params import (
     MAX_CANVASES,
-    MAX_CLIENT_ID_LENGTH,
     CloseCanvas,
     DeleteAsset,
     DeleteCanvas,
@@ -29,16 +29,11 @@ from easel.edges.params import (
     ReportPage,
     RestoreCanvas,
     WriteCanvas,
+    check_client_id,
     content,
     draft,
-    is_client_id,
 )
-from easel.edges.views import (
-    asset_view,
-    canvas_view,
-    descriptor,
-    version_view,
-)
+from easel.edges.views import asset_view, canvas_view, descriptor, version_view
 from easel.errors import BadInput, NotFound
 from easel.host.canvases import completion
 from easel.host.canvases.views import NO_CONNECTION
@@ -59,7 +54,7 @@ async def list_canvases(caller: Caller, params: ListCanvases) -> Any:
     async def read(after: str | None, count: int) -> Sequence[Canvas]:
         return await library.list_canvases(principal, agent_id=agent_id, after=after, limit=count)
 
-    canvases, more = await read_page(
+    found = await read_page(
         read,
         to_view=descriptor,
         position=lambda canvas: canvas.canvas_id,
@@ -67,11 +62,11 @@ async def list_canvases(caller: Caller, params: ListCanvases) -> Any:
         limit=limit,
         step=limit,
     )
-    page = {"canvases": canvases, **({} if more is None else {"next": more})}
+    page = page_of("canvases", found)
     if params.after is not None:
         return page
-    is_complete = start is None and more is None
-    count = len(canvases) if is_complete else await library.count(principal, agent_id=agent_id)
+    is_complete = start is None and "next" not in page
+    count = len(page["canvases"]) if is_complete else await library.count(principal, agent_id=agent_id)
     return {**page, "count": count}
 
 
@@ -80,23 +75,15 @@ async def get_canvas(caller: Caller, params: NamedCanvas) -> Any:
 
 
 async def create_canvas(caller: Caller, params: WriteCanvas) -> Any:
-    return await _write_result(
-        caller,
-        params,
-        await completion.create_canvas(
-            caller.services.canvases, caller.principal, draft(params), params.mode
-        ),
-    )
+    library, principal = caller.services.canvases, caller.principal
+    created = await completion.create_canvas(library, principal, draft(params), params.mode)
+    return await _write_result(caller, params, created)
 
 
 async def upsert_canvas(caller: Caller, params: WriteCanvas) -> Any:
-    return await _write_result(
-        caller,
-        params,
-        await completion.upsert_canvas(
-            caller.services.canvases, caller.principal, draft(params), params.mode
-        ),
-    )
+    library, principal = caller.services.canvases, caller.principal
+    written = await completion.upsert_canvas(library, principal, draft(params), params.mode)
+    return await _write_result(caller, params, written)
 
 
 async def patch_canvas(caller: Caller, params: PatchCanvas) -> Any:
@@ -131,23 +118,27 @@ async def _write_result(caller: Caller, params: WriteCanvas | PatchCanvas, snaps
         session_key=_session_of(params),
         names_acceptance=not is_declined,
     )
-    return {**canvas_view(snapshot), **({"warnings": warnings} if warnings else {})}
+    return with_warnings(canvas_view(snapshot), warnings)
 
 
 async def delete_canvas(caller: Caller, params: DeleteCanvas) -> Any:
     """Delete a canvas. A missing canvas and one of another user or agent are answered alike. RS-67"""
+    is_deleted = True
     try:
         await caller.services.canvases.delete(
             caller.principal, params.canvasId, params.expectedRevision, agent_id=params.agentId
         )
     except NotFound:
-        return {"ok": True, "canvasId": params.canvasId, "deleted": False}
-    return {"ok": True, "canvasId": params.canvasId, "deleted": True}
+        is_deleted = False
+    return {"ok": True, "canvasId": params.canvasId, "deleted": is_deleted}
 
 
 async def open_canvas(caller: Caller, params: OpenCanvas) -> Any:
+    client_id = caller.client_id if params.clientId is None else params.clientId
+    if params.clientId is not None:
+        check_client_id(client_id, "clientId")
     view, snapshot = await caller.services.views.open(
-        caller.principal, params.canvasId, _client_id(caller, params), caller.connection_id
+        caller.principal, params.canvasId, client_id, caller.connection_id
     )
     canvas = snapshot.canvas
     return {
@@ -158,14 +149,6 @@ async def open_canvas(caller: Caller, params: OpenCanvas) -> Any:
         "revision": canvas.revision,
         "lastSeq": canvas.last_seq,
     }
-
-
-def _client_id(caller: Caller, params: OpenCanvas) -> str:
-    if params.clientId is None:
-        return caller.client_id
-    if not is_client_id(params.clientId):
-        raise BadInput(problem=f"clientId must be 1 to {MAX_CLIENT_ID_LENGTH} printable characters.")
-    return params.clientId
 
 
 async def close_canvas(caller: Caller, params: CloseCanvas) -> Any:
@@ -204,7 +187,7 @@ async def list_versions(caller: Caller, params: ListVersions) -> Any:
             principal, canvas_id, before=before, limit=count, only_accepted=only
         )
 
-    page, more = await read_page(
+    page = await read_page(
         read,
         to_view=version_view,
         position=lambda version: version.number,
@@ -212,11 +195,7 @@ async def list_versions(caller: Caller, params: ListVersions) -> Any:
         limit=params.limit,
         step=params.limit,
     )
-    return {
-        "current": version_view(current),
-        "versions": page,
-        **({} if more is None else {"next": more}),
-    }
+    return {"current": version_view(current), **page_of("versions", page)}
 
 
 async def restore_canvas(caller: Caller, params: RestoreCanvas) -> Any:
@@ -227,7 +206,7 @@ async def restore_canvas(caller: Caller, params: RestoreCanvas) -> Any:
     snapshot = await services.canvases.check_tools(principal, restored)
     spec = snapshot.canvas.spec
     warnings = await services.canvases.warnings(principal, spec, snapshot.canvas, names_acceptance=True)
-    return {**canvas_view(snapshot), **({"warnings": warnings} if warnings else {})}
+    return with_warnings(canvas_view(snapshot), warnings)
 
 
 # --- the page of a canvas -----------------------------------------------------------------------------------

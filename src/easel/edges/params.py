@@ -192,8 +192,9 @@ class DeleteAsset(OfCanvas):
     expectedRevision: Revision | None = None
 
 
-def is_client_id(value: str) -> bool:
-    return 0 < len(value) <= MAX_CLIENT_ID_LENGTH and value.isprintable()
+def check_client_id(value: str, member: str) -> None:
+    if not 0 < len(value) <= MAX_CLIENT_ID_LENGTH or not value.isprintable():
+        raise BadInput(problem=f"{member} must be 1 to {MAX_CLIENT_ID_LENGTH} printable characters.")
 
 
 def draft(params: WriteCanvas) -> Draft:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from easel.edges.gateway.subscriptions import Subscribe, Unsubscribe
+from easel.edges.gateway.subscriptions import Subscribe
 from easel.edges.methods import METHODS
-from easel.edges.params import MAX_OFFSET
+from easel.edges.params import MAX_OFFSET, OfCanvas
 from tests.edges.gateway.canvas_calls import add, refusal_of
 from tests.edges.http.live import new_session
 from tests.requirements import rule
@@ -28,7 +28,7 @@ ASK = {"version": 1, "actions": {"ask": {"kind": "state.patch", "patch": [add("x
 @rule("RS-67", "CV-08", "CV-33")
 def test_every_canvas_method_takes_an_agent_id() -> None:
     shapes = {name: method.params for name, method in METHODS.items() if name.startswith("canvas.")}
-    shapes |= {"canvas.subscribe": Subscribe, "canvas.unsubscribe": Unsubscribe}
+    shapes |= {"canvas.subscribe": Subscribe, "canvas.unsubscribe": OfCanvas}
     without = [
         name
         for name, shape in shapes.items()

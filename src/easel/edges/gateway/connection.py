@@ -6,8 +6,8 @@ and a client that does not read is disconnected.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import structlog
@@ -15,7 +15,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from easel.core.principal import ANONYMOUS, Principal, PrincipalKind
 from easel.edges.caller import Caller
-from easel.edges.decoding import Decoded, warn_in_error, with_warnings
+from easel.edges.decoding import warn_in_error, with_warnings
 from easel.edges.errors import CONNECTION
 from easel.edges.gateway import frames
 from easel.edges.gateway.hello import (
@@ -24,22 +24,15 @@ from easel.edges.gateway.hello import (
     PROGRESS,
     RESULT,
     Connect,
-    check_client,
     check_mode,
     check_protocol,
     hello,
     hello_node,
 )
-from easel.edges.gateway.limits import GatewayLimits
 from easel.edges.gateway.node_side import NodeSide
-from easel.edges.gateway.subscriptions import (
-    SUBSCRIBE,
-    UNSUBSCRIBE,
-    Subscribe,
-    Subscriptions,
-    Unsubscribe,
-)
+from easel.edges.gateway.subscriptions import Subscribe, Subscriptions
 from easel.edges.methods import decode_params, dispatch
+from easel.edges.params import OfCanvas, check_client_id
 from easel.errors import (
     BadInput,
     HostError,
@@ -67,11 +60,22 @@ MAX_ANONYMOUS_FRAMES = 3
 MAX_ANONYMOUS_BYTES = 65_536
 # The close reason; the protocol allows 123 bytes.
 TOO_MUCH = (
-    "Before connect: {frames} frames, {limit} bytes; more with Authorization: Bearer in the upgrade request."
+    f"Before connect: {MAX_ANONYMOUS_FRAMES} frames, {MAX_ANONYMOUS_BYTES} bytes; "
+    "more with Authorization: Bearer in the upgrade request."
 )
 LARGE_FRAME_LENGTH = 65_536  # longer frames are parsed in a thread
 
 log = structlog.get_logger("gateway")
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayLimits:
+    """The limits of the gateway that are settings."""
+
+    connections: int  # per instance
+    stall_seconds: float  # a client that reads nothing for this long is disconnected
+    frame_bytes: int
+    result_bytes: int  # of a tool result that a node sends
 
 
 class Connection:
@@ -113,7 +117,7 @@ class Connection:
     async def serve(self) -> None:
         """Serve until the client disconnects or `close` is called."""
         if self._is_limited:
-            self._limit_frames(MAX_ANONYMOUS_BYTES, self._too_much)
+            self._limit_frames(MAX_ANONYMOUS_BYTES, TOO_MUCH)
         await self._socket.accept()
         receiving = asyncio.create_task(self._receive())
         closed = asyncio.create_task(self._closed.wait())
@@ -189,7 +193,7 @@ class Connection:
             frame_count, byte_count = frame_count + 1, byte_count + len((text or "").encode())
             is_over = frame_count > MAX_ANONYMOUS_FRAMES or byte_count > MAX_ANONYMOUS_BYTES
             if self._is_limited and is_over:
-                await self.close(REFUSED, self._too_much)
+                await self.close(REFUSED, TOO_MUCH)
                 return
             await self._handle_frame(text)
         self._limit_frames(None)
@@ -197,10 +201,6 @@ class Connection:
     @property
     def _is_limited(self) -> bool:
         return self._handshake_principal is ANONYMOUS
-
-    @property
-    def _too_much(self) -> str:
-        return TOO_MUCH.format(frames=MAX_ANONYMOUS_FRAMES, limit=MAX_ANONYMOUS_BYTES)
 
     def _limit_frames(self, max_bytes: int | None, reason: str = "") -> None:
         self._socket.scope["extensions"][CONNECTION]["limit_frames"](max_bytes, reason)
@@ -260,7 +260,7 @@ class Connection:
         if params.client.mode == NODE:
             await self._connect_node(request.id, params, principal, warnings)
         else:
-            check_client(params.client)
+            check_client_id(params.client.id, "client.id")
             self.principal, self.client_id = principal, params.client.id
             self._register(self)
             await self._send(frames.response(request.id, with_warnings(hello(self.id), warnings)))
@@ -316,24 +316,25 @@ class Connection:
     # -- requests --------------------------------------------------------------------------------------------
 
     async def _handle_request(self, request: frames.Request) -> None:
-        start_delivery: Callable[[], Awaitable[None]] | None = None
         warnings = request.warnings
+        opened_id: str | None = None  # of the canvas of an opened view
         try:
             match request.method:
                 case "canvas.subscribe":
-                    subscribe, ignored = decode_params(SUBSCRIBE, request.params, Subscribe)
+                    subscribe, ignored = decode_params(request.method, request.params, Subscribe)
                     warnings = [*warnings, *ignored]
-                    await self._subscriptions.add(self.principal, request.id, Decoded(subscribe, warnings))
+                    await self._subscriptions.add(self.principal, request.id, subscribe, warnings)
                     return
                 case "canvas.unsubscribe":
-                    unsubscribe, ignored = decode_params(UNSUBSCRIBE, request.params, Unsubscribe)
+                    unsubscribe, ignored = decode_params(request.method, request.params, OfCanvas)
                     warnings = [*warnings, *ignored]
                     payload = await self._subscriptions.remove(self.principal, unsubscribe)
                 case _:
                     caller = Caller(self._services, self.principal, self.client_id, self.id)
                     payload = await dispatch(caller, request.method, request.params)
             if request.method == "canvas.open":
-                start_delivery = self._add_view(payload)
+                self._add_view(payload)
+                opened_id = payload["canvasId"]
             elif request.method == "canvas.close":
                 if self._opening:  # a closed view may be of a request that is not answered yet
                     await asyncio.wait(self._opening)
@@ -345,18 +346,14 @@ class Connection:
         except Exception as problem:  # noqa: BLE001 - logged by `_report_error`
             response = frames.error_response(request.id, self._report_error(request.method, problem))
         await self._send(response)
-        if start_delivery is not None:
-            await start_delivery()
+        if opened_id is not None:
+            self._subscriptions.start_view(self.principal, opened_id)
 
-    def _add_view(self, opened: dict[str, Any]) -> Callable[[], Awaitable[None]] | None:
+    def _add_view(self, opened: dict[str, Any]) -> None:
         """Prepare the delivery of events to an opened view; `opened` is the payload of the response. RS-67"""
-        start = self._subscriptions.add_view(
-            self.principal, opened["canvasId"], opened["viewId"], opened["lastSeq"]
-        )
-        if start is None:
+        if not self._subscriptions.add_view(opened["canvasId"], opened["viewId"], opened["lastSeq"]):
             problem = f"this connection gets events of {MAX_SUBSCRIPTIONS} canvases and none of this one."
             opened["warnings"] = [*opened.get("warnings", []), problem]
-        return start
 
     def _report_error(self, method: str, problem: Exception) -> InternalError:
         """Log and audit an unexpected error. Returns the error for the client, with its reference."""

@@ -5,8 +5,7 @@ import asyncio
 from starlette.websockets import WebSocket
 
 from easel.core.principal import Principal
-from easel.edges.gateway.connection import DONE, REPLACED, Connection
-from easel.edges.gateway.limits import GatewayLimits
+from easel.edges.gateway.connection import DONE, REPLACED, Connection, GatewayLimits
 from easel.errors import TooMany, Unavailable
 from easel.host.services import Services
 

@@ -1,20 +1,17 @@
 """The handshake of the gateway: protocol version, mode, client, and the `hello-ok` response."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from easel import __version__
 from easel.core.principal import Principal, PrincipalKind
 from easel.core.stream.envelope import EVENT_TYPES, Stream
 from easel.edges.decoding import Params
-from easel.edges.methods import METHODS
-from easel.edges.params import MAX_CLIENT_ID_LENGTH, is_client_id
-from easel.errors import BadInput, WrongMode, WrongProtocol
+from easel.edges.methods import CONNECTION_METHODS, METHODS
+from easel.errors import WrongMode, WrongProtocol
 
 PROTOCOL = 1
 ENDED = "canvas.unsubscribed"  # the event at the end of a subscription
-
-# Methods that a client can call in addition to those of the table METHODS.
-_CONNECTION_METHODS = ("connect", "canvas.subscribe", "canvas.unsubscribe")
 
 CLIENT, NODE = "client", "node"
 RESULT, PROGRESS = "tool.result", "tool.progress"  # sent by a node
@@ -64,15 +61,11 @@ def check_mode(params: Connect, principal: Principal) -> None:
             raise WrongMode(mode=other[:50], problem=f"the mode must be `{CLIENT}` or `{NODE}`.")
 
 
-def check_client(client: ClientInfo) -> None:
-    if not is_client_id(client.id):
-        raise BadInput(problem=f"client.id must be 1 to {MAX_CLIENT_ID_LENGTH} printable characters.")
-
-
 def hello(connection_id: str) -> dict[str, Any]:
     """Return the `hello-ok` response to a client, with all methods and events of the gateway."""
     events = [kind.name for kind in EVENT_TYPES.values() if kind.stream is Stream.VISUALS]
-    return _hello(connection_id, [*_CONNECTION_METHODS, *METHODS], [*events, ENDED])
+    methods = METHODS.keys() | CONNECTION_METHODS - {RESULT, PROGRESS}
+    return _hello(connection_id, methods, [*events, ENDED])
 
 
 def hello_node(connection_id: str, limits: dict[str, Any]) -> dict[str, Any]:
@@ -80,7 +73,7 @@ def hello_node(connection_id: str, limits: dict[str, Any]) -> dict[str, Any]:
     return {**_hello(connection_id, ["connect", RESULT, PROGRESS], [INVOKE, CANCEL]), "limits": limits}
 
 
-def _hello(connection_id: str, methods: list[str], events: list[str]) -> dict[str, Any]:
+def _hello(connection_id: str, methods: Iterable[str], events: list[str]) -> dict[str, Any]:
     return {
         "type": "hello-ok",
         "protocol": PROTOCOL,
