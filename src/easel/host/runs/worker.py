@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from easel.core.run.events import RunEvents
+from easel.core.run.events import UNCLAIMED_RUN_ID, RunEvents
 from easel.core.run.run import Claim, ClaimLost
 from easel.core.stream.notifications import CancelRequested, Notification, RunAppended, RunReady
 from easel.errors import Unavailable
@@ -42,7 +42,8 @@ SAFETY = 0.1  # of the claim time: an unrenewed run is stopped this long before 
 # The appends of a busy run lock its row for much of the time: a renewal that finds it locked is soon retried.
 RENEW_ATTEMPTS, RENEW_PAUSE = 20, 1 / 300  # the pause is a part of the claim time
 PRUNE_SECONDS = 60.0
-RUN_START = RunEvents.unclaimed_start(agent_id=AGENT, node_id=NODE)
+# The store fills in run id and attempt when a run is claimed.
+RUN_START = RunEvents(UNCLAIMED_RUN_ID, agent_id=AGENT, node_id=NODE).start(0)
 
 log = structlog.get_logger("worker")
 
