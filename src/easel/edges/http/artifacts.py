@@ -68,7 +68,7 @@ async def read_upload(request: Request, limit: int) -> tuple[str, AsyncIterator[
 
 
 async def download_artifact(call: Call) -> Response:
-    artifact = await call.host.artifacts.find(call.principal, call.path["artifact_id"])
+    artifact = await call.host.artifacts.find(call.principal.account_id, call.path["artifact_id"])
     request_headers = call.request.headers
     etag = f'"{artifact.sha256}"'
     headers = {**_SAFE, "etag": etag}
