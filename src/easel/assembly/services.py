@@ -132,7 +132,9 @@ async def open_shared_services(
     documents = DocumentTransactions(database.documents, artifacts, notifier)
     leases = LeaseKeeper(documents, database.canvases, notifier)
     folders = session_folders(settings, sandbox.owner)
-    user_settings = UserSettings(database.settings, open_cipher(settings), audit, host_model(settings))
+    user_settings = UserSettings(
+        database.settings, open_cipher(settings), notifier, audit, host_model(settings)
+    )
 
     # The tool registry is filled last: the library checks specs against it, and some tools call the library.
     local = local_tools(settings, sandbox, folders, audit)

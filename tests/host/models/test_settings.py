@@ -1,4 +1,4 @@
-"""The settings of users: who may change them, secrets, and the model that a step uses."""
+"""The settings of users: who may change them, secrets, the cache, and the model that a step uses."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from easel.core.model.choice import ModelChoice, Provider
 from easel.core.model.settings import DEFAULT_MODELS, ApiKey, ModelValues
 from easel.core.principal import PrincipalKind
 from easel.core.run.conversation import Conversation, Part, Text
+from easel.core.stream.notifications import SettingsChanged, from_text, to_text
 from easel.errors import BadInput, Forbidden, ModelFailed, SecretsUnavailable
 from easel.host.audit.audit import agent_of
 from easel.host.models.choice import ChosenModels
@@ -20,11 +21,13 @@ from easel.llm.scripted import ScriptedModel
 from easel.stores.encryption import SecretBox
 from tests.requirements import rule
 from tests.support.principals import THE_OWNER
+from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
 
     from easel.core.tool.definition import ToolDefinition
+    from easel.host.ports import Notifier
     from tests.host.conftest import RunHarness
 
 KEY = "sk-ant-0123456789-distinctive"
@@ -33,17 +36,31 @@ SECRET_KEY = "s" * 32
 HOST = ModelValues(provider=Provider.ANTHROPIC, api_key=ApiKey(HOST_KEY, "anthropic"))
 
 
+class NoNotifier:
+    """A notifier whose notifications are lost."""
+
+    def listen(self, callback: Any) -> None:
+        pass
+
+    def notify(self, notification: Any) -> None:
+        pass
+
+
 def settings_of(
     harness: RunHarness,
     *,
     host: ModelValues | None = None,
     cipher: SecretBox | None = None,
+    notifier: Notifier | None = None,
+    clock: Any = None,
 ) -> UserSettings:
     return UserSettings(
         harness.database.settings,
         cipher or SecretBox(SECRET_KEY),
+        notifier or harness.database.notifier,
         harness.audit,
         host or ModelValues(),
+        **({} if clock is None else {"clock": clock}),
     )
 
 
@@ -106,12 +123,47 @@ async def test_refused_change_stores_nothing(harness: RunHarness) -> None:
 
 
 @rule("RX-02")
-async def test_change_is_used_by_every_instance_at_once(harness: RunHarness) -> None:
-    one, two = settings_of(harness), settings_of(harness)
+async def test_change_is_used_by_every_instance_when_it_is_notified(harness: RunHarness) -> None:
+    one, two = settings_of(harness), settings_of(harness, clock=lambda: 0.0)
     assert (await two.find_model(OWNER)).resolved.choice.provider == "scripted"
     await one.change(THE_OWNER, {"provider": "gemini"})
-    for settings in (one, two):
-        assert (await settings.find_model(OWNER)).resolved.choice.provider == "gemini"
+    assert (await one.find_model(OWNER)).resolved.choice.provider == "gemini"
+
+    async def is_used() -> bool:
+        return (await two.find_model(OWNER)).resolved.choice.provider == "gemini"
+
+    await wait_for(is_used, what="the other instance uses the change")
+    notification = SettingsChanged(OWNER)
+    assert from_text(to_text(notification)) == notification
+
+
+async def test_lost_notification_delays_a_change_by_a_second(harness: RunHarness) -> None:
+    seconds = 0.0
+    one = settings_of(harness, notifier=NoNotifier())
+    two = settings_of(harness, notifier=NoNotifier(), clock=lambda: seconds)
+    await two.find_model(OWNER)
+    await one.change(THE_OWNER, {"provider": "gemini"})
+    seconds = 0.9
+    assert (await two.find_model(OWNER)).resolved.choice.provider == "scripted"
+    seconds = 1.0
+    assert (await two.find_model(OWNER)).resolved.choice.provider == "gemini"
+
+
+async def test_read_that_began_before_a_change_is_not_cached(harness: RunHarness) -> None:
+    settings = settings_of(harness, clock=lambda: 0.0)
+    store, reads = harness.database.settings, []
+    original = store.read
+
+    async def slow_read(account_id: Any) -> Any:
+        rows = await original(account_id)
+        reads.append(account_id)
+        if len(reads) == 1:
+            await settings.change(THE_OWNER, {"provider": "gemini"})
+        return rows
+
+    store.read = slow_read
+    assert (await settings.find_model(OWNER)).resolved.choice.provider == "scripted"
+    assert (await settings.find_model(OWNER)).resolved.choice.provider == "gemini"
 
 
 async def test_changed_secret_key_is_explained_and_settings_stay_usable(harness: RunHarness) -> None:

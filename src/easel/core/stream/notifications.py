@@ -5,7 +5,7 @@ A lost notification only delays an event until the next poll: the log is the sou
 
 import msgspec
 
-from easel.ids import CallId, RunId, WorkerId
+from easel.ids import AccountId, CallId, RunId, WorkerId
 
 
 class _Notification(msgspec.Struct, frozen=True, array_like=True):
@@ -73,6 +73,12 @@ class SignedOut(_Notification, frozen=True, tag="o"):
     sign_in_id: str
 
 
+class SettingsChanged(_Notification, frozen=True, tag="p"):
+    """A user has changed a setting."""
+
+    account_id: AccountId
+
+
 class ActionStopped(_Notification, frozen=True, tag="s"):
     """An execution was cancelled; the instance that runs it must stop it."""
 
@@ -89,6 +95,7 @@ Notification = (
     | CallPending
     | CallAnswered
     | SignedOut
+    | SettingsChanged
     | ActionStopped
 )
 

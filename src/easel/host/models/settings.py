@@ -1,11 +1,12 @@
 """The settings of users: which model they use, and with which key.
 
-Owns who may read and change them, and their audit records. Nothing is cached, so that every instance uses a
-change from the next step on. RX-02 A secret is encrypted before it is stored, shown masked, and never
-recorded.
+Owns who may read and change them, their audit records, and this instance's cache: a change is notified to
+every instance, and a cached value is read again after a second in case a notification was lost. A secret is
+encrypted before it is stored, shown masked, and never recorded.
 """
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,12 +28,15 @@ from easel.core.model.settings import (
 )
 from easel.core.model.stored import EncryptedText, StoredSetting
 from easel.core.principal import Principal, PrincipalKind
+from easel.core.stream.notifications import Notification, SettingsChanged
 from easel.core.validation import refuse
 from easel.errors import BadInput, Forbidden, SecretsUnavailable
 from easel.host.audit.audit import Audit
-from easel.host.ports import RotatedStore, SecretCipher, SettingStore
+from easel.host.ports import Notifier, RotatedStore, SecretCipher, SettingStore
 from easel.ids import AccountId
 
+CACHE_SECONDS = 1.0
+MAX_CACHED = 10_000
 UNREADABLE = "unreadable"
 
 
@@ -67,15 +71,29 @@ class _StoredKey(msgspec.Struct):
 
 
 class UserSettings:
-    def __init__(self, store: SettingStore, cipher: SecretCipher, audit: Audit, host: ModelValues) -> None:
+    def __init__(
+        self,
+        store: SettingStore,
+        cipher: SecretCipher,
+        notifier: Notifier,
+        audit: Audit,
+        host: ModelValues,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._store = store
         self._cipher = cipher
+        self._notifier = notifier
         self._audit = audit
         self._host = host
+        self._clock = clock
+        self._cache: dict[AccountId, tuple[float, UserModel]] = {}
+        self._change_count = 0  # a read that began before a change must not be cached after it
+        notifier.listen(self._on_notification)
 
     async def get(self, principal: Principal) -> ShownSettings:
         check_principal(principal)
-        return _to_shown(await self.find_model(principal.account_id))
+        return _to_shown(await self._read(principal.account_id))
 
     async def change(self, principal: Principal, changes: Mapping[str, Any]) -> ShownSettings:
         """Change the named settings of the principal's user; None clears one. Returns all settings.
@@ -87,7 +105,7 @@ class UserSettings:
             name: None if value is None else check_value(name, value) for name, value in changes.items()
         }
         account_id = principal.account_id
-        own = (await self.find_model(account_id)).own
+        own = (await self._read(account_id)).own
         cleared = cleared_by(own, self._host, checked)
         checked |= dict.fromkeys(cleared)
         stored: dict[str, StoredSetting | None] = {**checked}
@@ -95,11 +113,25 @@ class UserSettings:
             stored["api_key"] = self._encrypt(account_id, key, _with_changes(own, checked))
         if stored:
             await self._store.change(account_id, stored)
+            self._forget(account_id)
+            self._notifier.notify(SettingsChanged(account_id))
             await self._audit.record(principal, "settings.changed", details=_details(checked))
-        return _to_shown(await self.find_model(account_id))
+        return _to_shown(await self._read(account_id))
 
     async def find_model(self, account_id: AccountId) -> UserModel:
-        """Return the model of the user and what the user has set of it."""
+        """Return the model of the user, at most a second old."""
+        cached = self._cache.get(account_id)
+        if cached is not None and self._clock() - cached[0] < CACHE_SECONDS:
+            return cached[1]
+        read_at, change_count = self._clock(), self._change_count
+        found = await self._read(account_id)
+        if change_count == self._change_count:
+            if len(self._cache) >= MAX_CACHED:
+                self._cache.clear()
+            self._cache[account_id] = (read_at, found)
+        return found
+
+    async def _read(self, account_id: AccountId) -> UserModel:
         rows = await self._store.read(account_id)
         key, problem = None, None
         if isinstance(secret := rows.get("api_key"), EncryptedText):
@@ -120,6 +152,14 @@ class UserSettings:
         server = server_of(choice.provider, choice.base_url)
         text = msgspec.json.encode(_StoredKey(key, server)).decode()
         return self._cipher.encrypt(account_id, "api_key", text)
+
+    def _forget(self, account_id: AccountId) -> None:
+        self._change_count += 1
+        self._cache.pop(account_id, None)
+
+    def _on_notification(self, notification: Notification) -> None:
+        if isinstance(notification, SettingsChanged):
+            self._forget(notification.account_id)
 
 
 async def rotate(store: RotatedStore, cipher: SecretCipher) -> int:
