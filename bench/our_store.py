@@ -10,7 +10,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from easel.core.run.batch import Batch
-from easel.core.run.events import RunEvents
+from easel.core.run.events import UNCLAIMED_RUN_ID, RunEvents
 from easel.core.run.run import Claim, NewRun
 from easel.core.run.status import Status
 from easel.ids import OWNER, SessionId, WorkerId, answer_id, new_run_id, new_worker_id
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 CLAIM_SECONDS = 600.0
 # Longer than any measurement: renewing is not what is measured.
-OPENING = RunEvents.unclaimed_start(agent_id="main", node_id="bench")
+OPENING = RunEvents(UNCLAIMED_RUN_ID, agent_id="main", node_id="bench").start(0)
 _sessions = count(1)
 
 

@@ -140,7 +140,7 @@ class _Runner:
         self._audit = audit
         images = ImageReader(artifacts, max_bytes=1_000_000)
         turns = TurnLoader(database.runs, artifacts, images, max_result_bytes=32_768)
-        self._contexts = ContextSource(turns, images, max_result_bytes=32_768)
+        self._contexts = ContextSource(turns, images, documents=None, max_result_bytes=32_768)
         tools = [*native_tools(), *_node_like_tools()]
         self._tools = ToolRegistry(tools, audit=audit, timeout_seconds=60, max_result_bytes=100_000)
 

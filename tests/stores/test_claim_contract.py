@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from easel.core.run.events import RunEvents
+from easel.core.run.events import UNCLAIMED_RUN_ID, RunEvents
 from easel.core.run.status import Status
 from easel.ids import WorkerId
 from tests.requirements import case, rule
@@ -334,7 +334,7 @@ def _claim_of(claim: Claim, *, worker: WorkerId | None = None, attempt: int | No
     )
 
 
-OPENING = RunEvents.unclaimed_start(agent_id="main", node_id="tool_loop")
+OPENING = RunEvents(UNCLAIMED_RUN_ID, agent_id="main", node_id="tool_loop").start(0)
 
 
 @rule("RX-13", "RX-28", "CC-10", "CC-11")

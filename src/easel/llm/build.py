@@ -127,7 +127,9 @@ class ProviderModel:
         async def produce(send: Callable[[Part], Awaitable[None]]) -> None:
             try:
                 wire = self._open()
-                request = _load("easel.llm.request").Request(wire, self._choice, self._settings.retries)
+                request = _load("easel.llm.request").ProviderRequest(
+                    wire, self._choice, self._settings.retries
+                )
                 await request.run(conversation, tools, send)
             except ModelFailed:
                 raise

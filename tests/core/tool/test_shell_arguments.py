@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from easel.core.tool.definition import ToolDefinition
 from easel.core.tool.shell_arguments import Reading, ShellArguments
-from easel.core.values.template import leaves
+from easel.core.values.references import leaves
 from tests.core.stream.costs import least_seconds
 from tests.requirements import rule
 

@@ -69,7 +69,7 @@ async def test_stored_value_is_read_back_exactly(harness: ArtifactHarness) -> No
     for content in contents:
         assert await harness.artifacts.read(OWNER, id_of(content)) == content
     with pytest.raises(NotFound):
-        await harness.artifacts.find(OTHER, id_of(b"a"))
+        await harness.artifacts.find(OTHER.account_id, id_of(b"a"))
 
 
 async def test_equal_content_is_stored_once_per_user(harness: ArtifactHarness) -> None:
@@ -275,7 +275,7 @@ async def test_unknown_artifact_is_not_found(harness: ArtifactHarness) -> None:
     zeros = "0" * 63
     for name in ("x", "art_", f"art_{zeros}0", f"ART_{zeros}0", f"art_{zeros}\n", "../../easel.db"):
         with pytest.raises(NotFound):
-            await harness.artifacts.find(THE_OWNER, name)
+            await harness.artifacts.find(OWNER, name)
 
 
 async def test_range_is_read_like_a_slice(harness: ArtifactHarness) -> None:

@@ -51,7 +51,7 @@ async def test_unreferenced_artifact_is_swept_after_the_grace_period(harness: Ar
     assert harness.storage.everything() == []
     assert await harness.sql("select 1 from artifacts") == []
     with pytest.raises(NotFound):
-        await harness.artifacts.find(THE_OWNER, uploaded.artifact_id)
+        await harness.artifacts.find(OWNER, uploaded.artifact_id)
     assert await harness.artifacts.sweep() == 0
 
 

@@ -12,8 +12,8 @@ from easel.core.canvas.actions import Action, CallTool, PatchState, SendMessage
 from easel.core.tool.definition import ToolDefinition
 from easel.core.tool.schemas import find_schemas
 from easel.core.values.paths import MISSING, get_at
-from easel.core.values.references import INPUT, ValueRef, find_references
-from easel.core.values.template import Template, leaves
+from easel.core.values.references import INPUT, ValueRef, find_references, leaves
+from easel.core.values.template import Template
 
 
 class InputType(StrEnum):

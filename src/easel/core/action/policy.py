@@ -20,8 +20,8 @@ from easel.core.tool.definition import ToolDefinition
 from easel.core.tool.node import why_missing
 from easel.core.validation import refuse
 from easel.core.values.paths import MISSING, get_at
-from easel.core.values.references import STATE, find_references
-from easel.core.values.template import Template, as_text, leaves
+from easel.core.values.references import STATE, find_references, leaves
+from easel.core.values.template import Template, as_text
 from easel.core.web.hosts import FETCH, READ_METHODS
 from easel.errors import Forbidden, NotFound, Unavailable
 

@@ -25,8 +25,9 @@ from easel.core.values.references import (
     find_references,
     format_path,
     get_argument,
+    leaves,
 )
-from easel.core.values.template import MAX_FILLED_LENGTH, Filler, Placeholder, Template, Values, leaves
+from easel.core.values.template import MAX_FILLED_LENGTH, Filler, Placeholder, Template, Values
 from easel.core.web.hosts import FETCH
 from easel.errors import BadInput
 

@@ -18,8 +18,8 @@ from easel.core.principal import Principal
 from easel.core.stream.marker import unescape_key
 from easel.core.tool.definition import X_SECRETS, ToolDefinition
 from easel.core.values.paths import pointer
-from easel.core.values.references import INPUT, STATE, ValueRef
-from easel.core.values.template import Template, leaves
+from easel.core.values.references import INPUT, STATE, ValueRef, leaves
+from easel.core.values.template import Template
 from easel.errors import BadInput, Forbidden
 
 MAX_NAMED = 5  # values in the reason of a question

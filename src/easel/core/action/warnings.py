@@ -14,14 +14,8 @@ from easel.core.tool.node import why_missing
 from easel.core.validation import find_nearest
 from easel.core.values.patch import Op
 from easel.core.values.paths import MISSING, get_at, pointer
-from easel.core.values.references import STATE, ValueRef, find_mixed, format_path, walk_unresolved
-from easel.core.values.template import (
-    Placeholder,
-    Template,
-    find_unknown_placeholders,
-    has_braces,
-    leaves,
-)
+from easel.core.values.references import STATE, ValueRef, find_mixed, format_path, leaves, walk_unresolved
+from easel.core.values.template import Placeholder, Template, find_unknown_placeholders, has_braces
 
 
 def find_warnings(spec: CanvasSpec, definitions: Mapping[str, ToolDefinition]) -> Iterator[str]:

@@ -12,7 +12,7 @@ from easel.core.principal import Principal
 from easel.core.stream.json_text import to_json
 from easel.core.stream.marker import is_marker, unescape_keys
 from easel.core.values.paths import MISSING, pointer
-from easel.core.values.template import leaves
+from easel.core.values.references import leaves
 
 MAX_PATHS = 64
 MAX_PATH_LENGTH = 500  # characters

@@ -6,6 +6,7 @@ whole gap becomes one change, which is longer but still right. Does not know doc
 """
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from easel.core.document.hunks import format_header
@@ -68,7 +69,7 @@ def _append_hunk(parts: list[str], group: Sequence[Change], old: Sequence[str], 
 
 def _find_changes(old: Sequence[str], new: Sequence[str]) -> list[Change]:
     start = _common_prefix(old, new)
-    end = _common_suffix(old, new, start)
+    end = _common_prefix(old[start:][::-1], new[start:][::-1])
     gaps: list[Change] = []
     at_old, at_new = start, start
     for old_index, new_index in _anchors(old, new, start, end):
@@ -105,18 +106,6 @@ def _common_prefix(old: Sequence[str], new: Sequence[str]) -> int:
     return at
 
 
-def _common_suffix(old: Sequence[str], new: Sequence[str], start: int) -> int:
-    limit, count = min(len(old), len(new)) - start, 0
-    while count + _BLOCK_LINES <= limit:
-        old_end, new_end = len(old) - count, len(new) - count
-        if old[old_end - _BLOCK_LINES : old_end] != new[new_end - _BLOCK_LINES : new_end]:
-            break
-        count += _BLOCK_LINES
-    while count < limit and old[-1 - count] == new[-1 - count]:
-        count += 1
-    return count
-
-
 def _anchors(old: Sequence[str], new: Sequence[str], start: int, end: int) -> list[tuple[int, int]]:
     """Return the longest ascending pairs of lines that occur once in each text."""
     old_places = _unique_places(old, start, len(old) - end)
@@ -140,17 +129,8 @@ def _anchors(old: Sequence[str], new: Sequence[str], start: int, end: int) -> li
 
 def _unique_places(lines: Sequence[str], start: int, end: int) -> dict[str, int]:
     """Return the index of each line that occurs once, in order."""
-    places: dict[str, int] = {}
-    repeated: set[str] = set()
-    for at in range(start, end):
-        line = lines[at]
-        if line in places:
-            repeated.add(line)
-        else:
-            places[line] = at
-    for line in repeated:
-        del places[line]
-    return places
+    counts = Counter(lines[start:end])
+    return {line: at for at, line in enumerate(lines[start:end], start) if counts[line] == 1}
 
 
 def _search_gap(old: Sequence[str], new: Sequence[str], gap: Change, budget: int) -> tuple[list[Change], int]:
@@ -158,7 +138,7 @@ def _search_gap(old: Sequence[str], new: Sequence[str], gap: Change, budget: int
     old_from, old_to, new_from, new_to = gap
     a, b = old[old_from:old_to], new[new_from:new_to]
     prefix = _common_prefix(a, b)
-    suffix = _common_suffix(a, b, prefix)
+    suffix = _common_prefix(a[prefix:][::-1], b[prefix:][::-1])
     a, b = a[prefix : len(a) - suffix], b[prefix : len(b) - suffix]
     old_from, new_from = old_from + prefix, new_from + prefix
     if not a and not b:

@@ -13,7 +13,7 @@ from easel.core.stream.envelope import Envelope, Provenance, seal
 from easel.core.stream.message_text import MessageText
 from easel.ids import MessageId, RunId, answer_id
 
-UNCLAIMED_RUN_ID = RunId("run_yet_to_be_claimed")
+UNCLAIMED_RUN_ID = RunId("run_yet_to_be_claimed")  # in a `run.start` that the store completes at a claim
 
 
 class RunEvents:
@@ -42,11 +42,6 @@ class RunEvents:
 
     def start(self, attempt: int) -> Envelope:
         return self._seal("run.start", {"attempt": attempt})
-
-    @classmethod
-    def unclaimed_start(cls, *, agent_id: str, node_id: str) -> Envelope:
-        """Return a template of `run.start`. The store fills in run id and attempt when a run is claimed."""
-        return cls(UNCLAIMED_RUN_ID, agent_id=agent_id, node_id=node_id).start(0)
 
     def delta(self, message_id: MessageId, text: str) -> Envelope:
         return self._seal("message.delta", self._piece(message_id, text))

@@ -132,28 +132,25 @@ def restore_markers(value: Any, fetched: Mapping[ArtifactId, bytes]) -> Any:
 
 def markers_in(value: Any) -> frozenset[ArtifactId]:
     """Return the artifacts of all markers in the value, which are needed to restore it."""
-    return frozenset(_find_artifacts(value))
-
-
-def _find_artifacts(value: Any) -> Iterator[ArtifactId]:
-    if isinstance(value, dict):
-        members = cast("dict[str, Any]", value)
-        if is_marker(members):
-            yield _artifact_of(members)
-        else:
-            for item in members.values():
-                yield from _find_artifacts(item)
-    elif isinstance(value, list):
-        for item in cast("list[Any]", value):
-            yield from _find_artifacts(item)
+    return frozenset(map(_artifact_of, _find_markers(value)))
 
 
 def offloaded_bytes(value: Any) -> int:
     """Return the total size of the offloaded values that this value has markers of."""
+    return sum(marker["original_size"] for marker in _find_markers(value))
+
+
+def _find_markers(value: Any) -> Iterator[Mapping[str, Any]]:
     if isinstance(value, dict):
         members = cast("dict[str, Any]", value)
-        return members["original_size"] if is_marker(members) else sum(map(offloaded_bytes, members.values()))
-    return sum(map(offloaded_bytes, cast("list[Any]", value))) if isinstance(value, list) else 0
+        if is_marker(members):
+            yield members
+        else:
+            for item in members.values():
+                yield from _find_markers(item)
+    elif isinstance(value, list):
+        for item in cast("list[Any]", value):
+            yield from _find_markers(item)
 
 
 _FIELDS = frozenset({REDACTED, "original_size", "sha256", "uri"})

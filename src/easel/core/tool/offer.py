@@ -6,15 +6,16 @@ valid JSON Schema: the host does, because this needs a library.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
 from easel.core.stream.payload_limit import offload_large_values
 from easel.core.tool.definition import X_SHELL, ToolDefinition
 from easel.core.tool.node import full_tool_name
+from easel.core.tool.schemas import find_containers
 from easel.core.validation import (
     MAX_DEPTH,
     check_members,
@@ -121,7 +122,7 @@ def check_schema(schema: Mapping[str, Any], at: str) -> None:
         refuse(f"{at}.$schema", f"must be one of {', '.join(DIALECTS)}.")
     if schema.get("type") != "object":
         refuse(f"{at}.type", "must be `object`: a tool's arguments have names.")
-    for part in (container for container in _containers(schema) if isinstance(container, dict)):
+    for part in (container for container in find_containers(schema) if isinstance(container, dict)):
         if X_SHELL in part and not isinstance(part[X_SHELL], bool):
             refuse(at, f"{X_SHELL} must be true or false.")
         for word in _REFERENCES_OUTSIDE:
@@ -137,7 +138,7 @@ def count_schema_parts(schema: Mapping[str, Any]) -> int:
 
 def count_values(value: Any) -> int:
     """Return the number of values in a JSON value, including the value itself."""
-    return 1 + sum(len(container) for container in _containers(value))
+    return 1 + sum(len(container) for container in find_containers(value))
 
 
 class _PartCounter:
@@ -151,7 +152,7 @@ class _PartCounter:
 
     def count(self, value: Any) -> int:
         total = 0
-        for container in _containers(value):
+        for container in find_containers(value):
             total += len(container)
             if isinstance(container, dict) and isinstance(container.get("$ref"), str):
                 total += self._count_target(container["$ref"])
@@ -181,18 +182,3 @@ class _PartCounter:
         if found is MISSING:
             refuse(self._at, f"$ref {reference[:60]!r} refers to nothing.")
         return found
-
-
-def _containers(value: Any) -> Iterator[dict[str, Any] | list[Any]]:
-    """Yield every object and list in the value, including those in `examples` and `default`."""
-    pending = [value]
-    while pending:
-        item = pending.pop()
-        if isinstance(item, dict):
-            members = cast("dict[str, Any]", item)
-            yield members
-            pending += members.values()
-        elif isinstance(item, list):
-            items = cast("list[Any]", item)
-            yield items
-            pending += items

@@ -68,6 +68,21 @@ def prefix_items(schema: Mapping[str, Any]) -> list[Any]:
     return list_of(schema.get("prefixItems")) or list_of(schema.get("items"))
 
 
+def find_containers(value: Any) -> Iterator[dict[str, Any] | list[Any]]:
+    """Yield every object and list in the value, including those in `examples` and `default`."""
+    pending = [value]
+    while pending:
+        item = pending.pop()
+        if isinstance(item, dict):
+            members = cast("dict[str, Any]", item)
+            yield members
+            pending += members.values()
+        elif isinstance(item, list):
+            items = cast("list[Any]", item)
+            yield items
+            pending += items
+
+
 def members_of(value: Any) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
 

@@ -12,7 +12,13 @@ from typing import Any, cast
 
 from easel.core.tool.definition import X_SHELL, ToolDefinition
 from easel.core.tool.node import RESERVED, split_tool_name
-from easel.core.tool.schemas import find_alternatives, inner_schemas, list_of, members_of, prefix_items
+from easel.core.tool.schemas import (
+    find_alternatives,
+    find_containers,
+    inner_schemas,
+    members_of,
+    prefix_items,
+)
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _ArgumentPath = tuple[str | int, ...]
@@ -51,7 +57,7 @@ class ShellArguments:
         self._shell = shell
         self._data = data
         self._places: dict[_ArgumentPath, tuple[list[Mapping[str, Any]], frozenset[bool]]] = {}
-        parts = list(_parts(definition.schema))
+        parts = [part for part in find_containers(definition.schema) if isinstance(part, dict)]
         self._prefix_length = max(len(prefix_items(part)) for part in parts)
         node_id, name = split_tool_name(definition.name)
         arguments = (name for part in parts for name in members_of(part.get("properties")))
@@ -97,12 +103,3 @@ class ShellArguments:
             own = {schema[X_SHELL] for schema in found if isinstance(schema.get(X_SHELL), bool)}
             self._places[path] = found, marks | own
         return self._places[path]
-
-
-def _parts(schema: Any) -> Iterator[Mapping[str, Any]]:
-    waiting: list[Any] = [schema]
-    while waiting:
-        part = waiting.pop()
-        if isinstance(part, Mapping):
-            yield members_of(part)
-        waiting += [*members_of(part).values(), *list_of(part)]

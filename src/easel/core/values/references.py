@@ -5,7 +5,7 @@ names; beside other members the name is plain data. Does not know values, secret
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -99,38 +99,54 @@ def split_path(match: re.Match[str], at: str) -> tuple[str, Path]:
     return match["source"], path
 
 
+def parse_tree(value: Any, at: str, parse_text: Callable[[str, str], Any]) -> Any:
+    """Return the JSON value with every reference parsed, and every string by `parse_text`. CV-26, RS-66
+
+    Member names stay as they are, and so does the content of `{"$literal": …}`.
+    """
+    if isinstance(value, str):
+        return parse_text(value, at)
+    if isinstance(value, dict):
+        members = cast("dict[str, Any]", value)
+        if (reference := parse_reference(members, at)) is not None:
+            return reference.content if isinstance(reference, Literal) else reference
+        return {name: parse_tree(item, f"{at}.{name}", parse_text) for name, item in members.items()}
+    if isinstance(value, list):
+        items = enumerate(cast("list[Any]", value))
+        return [parse_tree(item, f"{at}[{index}]", parse_text) for index, item in items]
+    return value
+
+
 def parse_references(value: Any, at: str) -> Any:
     """Return the JSON value of a patch with its references parsed. Strings stay as they are. CV-26
 
     Raises `BadInput` for a secret, because a state is no place for one.
     """
-    if isinstance(value, dict):
-        members = cast("dict[str, Any]", value)
-        match parse_reference(members, at):
-            case Literal(content):
-                return content
-            case SecretRef():
-                refuse(at, f"{SECRET} must not be in a state; it is for tool.call.args only.")
-            case ValueRef() as reference:
-                return reference
-            case None:
-                return {name: parse_references(item, f"{at}.{name}") for name, item in members.items()}
-    if isinstance(value, list):
-        items = enumerate(cast("list[Any]", value))
-        return [parse_references(item, f"{at}[{index}]") for index, item in items]
-    return value
+    parsed = parse_tree(value, at, lambda text, _: text)
+    for path, reference in find_references(parsed):
+        if isinstance(reference, SecretRef):
+            refuse(
+                f"{at}{format_path(path)}",
+                f"{SECRET} must not be in a state; it is for tool.call.args only.",
+            )
+    return parsed
 
 
-def find_references(tree: Any, path: ArgumentPath = ()) -> Iterator[tuple[ArgumentPath, Reference]]:
-    """Yield every reference in a parsed tree, with its path."""
-    if isinstance(tree, (ValueRef, SecretRef)):
-        yield path, tree
-    elif isinstance(tree, dict):
-        for name, item in cast("dict[str, Any]", tree).items():
-            yield from find_references(item, (*path, name))
+def leaves(tree: Any, path: ArgumentPath = ()) -> Iterator[tuple[ArgumentPath, Any]]:
+    """Yield every value in the tree that is neither an object nor an array, with its path."""
+    if isinstance(tree, Mapping):
+        for name, item in cast("Mapping[str, Any]", tree).items():
+            yield from leaves(item, (*path, name))
     elif isinstance(tree, list):
         for index, item in enumerate(cast("list[Any]", tree)):
-            yield from find_references(item, (*path, index))
+            yield from leaves(item, (*path, index))
+    else:
+        yield path, tree
+
+
+def find_references(tree: Any) -> Iterator[tuple[ArgumentPath, Reference]]:
+    """Yield every reference in a parsed tree, with its path."""
+    return ((path, leaf) for path, leaf in leaves(tree) if isinstance(leaf, (ValueRef, SecretRef)))
 
 
 def find_mixed(raw: Any) -> Iterator[tuple[ArgumentPath, str]]:

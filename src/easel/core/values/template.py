@@ -33,12 +33,11 @@ from easel.core.values.references import (
     RUNTIME,
     STATE,
     ArgumentPath,
-    Literal,
     SecretRef,
     SecretUse,
     ValueRef,
     format_path,
-    parse_reference,
+    parse_tree,
     split_path,
 )
 from easel.errors import BadInput, TooLarge
@@ -103,36 +102,9 @@ def find_placeholders(text: str) -> Iterator[str]:
         yield f"{match['source']}.{match['path']}" if match["source"] else "runtime.now"
 
 
-def leaves(tree: Any, path: ArgumentPath = ()) -> Iterator[tuple[ArgumentPath, Any]]:
-    """Yield every value in the tree that is neither an object nor an array, with its path."""
-    if isinstance(tree, Mapping):
-        for name, item in cast("Mapping[str, Any]", tree).items():
-            yield from leaves(item, (*path, name))
-    elif isinstance(tree, list):
-        for index, item in enumerate(cast("list[Any]", tree)):
-            yield from leaves(item, (*path, index))
-    else:
-        yield path, tree
-
-
 def parse_templates(value: Any, at: str) -> Any:
-    """Return the JSON value with every string and every reference parsed. CV-26, RS-66
-
-    Member names are never templates. The content of `{"$literal": …}` stays as it is.
-    """
-    if isinstance(value, str):
-        return parse_template(value, at)
-    if isinstance(value, dict):
-        members = cast("dict[str, Any]", value)
-        reference = parse_reference(members, at)
-        if reference is not None:
-            return reference.content if isinstance(reference, Literal) else reference
-        return {name: parse_templates(item, f"{at}.{name}") for name, item in members.items()}
-    if isinstance(value, list):
-        return [
-            parse_templates(item, f"{at}[{index}]") for index, item in enumerate(cast("list[Any]", value))
-        ]
-    return value
+    """Return the JSON value with every string and every reference parsed. CV-26, RS-66"""
+    return parse_tree(value, at, parse_template)
 
 
 def has_braces(text: str) -> bool:

@@ -67,7 +67,7 @@ async def read_upload(call: Call) -> tuple[str, AsyncIterator[bytes]]:
 
 
 async def download_artifact(call: Call) -> Response:
-    artifact = await call.host.artifacts.find(call.principal, call.path["artifact_id"])
+    artifact = await call.host.artifacts.find(call.principal.account_id, call.path["artifact_id"])
     request_headers = call.request.headers
     etag = f'"{artifact.sha256}"'
     headers = {**_SAFE, "etag": etag}

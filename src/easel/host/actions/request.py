@@ -13,8 +13,7 @@ from easel.core.principal import Principal
 from easel.core.validation import MAX_DEPTH, is_too_deep
 from easel.core.values.fingerprint import fingerprint
 from easel.core.values.paths import refuse_nul
-from easel.core.values.references import format_path
-from easel.core.values.template import leaves
+from easel.core.values.references import format_path, leaves
 from easel.errors import BadInput
 from easel.host.canvases.transactions import now_ms
 from easel.ids import new_event_id

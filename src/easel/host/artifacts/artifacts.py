@@ -138,11 +138,8 @@ class Artifacts:
 
     # -- reading ---------------------------------------------------------------------------------------------
 
-    async def find(self, principal: Principal, name: str) -> Artifact:
+    async def find(self, account_id: AccountId, name: str) -> Artifact:
         """Return an artifact. Raises `NotFound`."""
-        return await self._find(principal.account_id, name)
-
-    async def _find(self, account_id: AccountId, name: str) -> Artifact:
         artifact = await self._store.get(account_id, ArtifactId(name)) if is_artifact_id(name) else None
         if artifact is None:
             raise NotFound(what="artifact", id=name)
@@ -150,10 +147,10 @@ class Artifacts:
 
     async def read(self, account_id: AccountId, artifact_id: ArtifactId) -> bytes:
         """Return the complete content. Raises `CorruptData` if the content does not match its digest."""
-        return b"".join([chunk async for chunk in await self.open(await self._find(account_id, artifact_id))])
+        return b"".join([chunk async for chunk in await self.open(await self.find(account_id, artifact_id))])
 
     async def size_of(self, account_id: AccountId, artifact_id: ArtifactId) -> int:
-        return (await self._find(account_id, artifact_id)).size
+        return (await self.find(account_id, artifact_id)).size
 
     async def open(self, artifact: Artifact, start: int = 0, end: int | None = None) -> AsyncIterator[bytes]:
         """Return the bytes from `start` up to `end` as a stream.

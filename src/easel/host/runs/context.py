@@ -40,27 +40,14 @@ MAX_WHOLE_DOCUMENTS = 10  # whose texts replace updates that are left out; the m
 MAX_NAMED_DOCUMENTS = 100
 
 
+@dataclass(frozen=True, slots=True)
 class ContextSource:
-    """Builds the contexts of runs. `documents` is None if the tools for documents are turned off. CT-02"""
+    """What contexts are built of. `documents` is None if the tools for documents are turned off. CT-02"""
 
-    def __init__(
-        self,
-        turns: TurnLoader,
-        images: ImageReader,
-        documents: DocumentStore | None = None,
-        *,
-        max_result_bytes: int,  # of a tool result; a larger one is shortened
-    ) -> None:
-        self.turns = turns
-        self.images = images
-        self.documents = documents
-        self.max_result_bytes = max_result_bytes
-
-    def of_run(
-        self, claim: Claim, message: str, updates: tuple[str, ...], progress: Progress
-    ) -> "RunContext":
-        """Return the context of a run. The beginning that an earlier attempt used does not change."""
-        return RunContext(self, claim, message, updates, progress)
+    turns: TurnLoader
+    images: ImageReader
+    documents: DocumentStore | None
+    max_result_bytes: int  # of a tool result; a larger one is shortened
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,17 +66,18 @@ class _Loaded:
 
 
 class RunContext:
+    """The context of a run. The beginning that an earlier attempt used does not change."""
+
     def __init__(
         self,
         source: ContextSource,
         claim: Claim,
-        message: str,
         updates: tuple[str, ...],
         progress: Progress,
     ) -> None:
         self._source = source
         self._claim = claim
-        self._message = message
+        self._message = claim.input_text
         self._updates = updates
         self.start = progress.start
         self.prefix = ""
@@ -100,7 +88,6 @@ class RunContext:
         self._model = ""
         self._turns: tuple[Turn, ...] = ()  # with the provider data that is valid after this prefix
         self._own = OwnSteps(0, 0)
-        self._added = 0  # steps of the run
         self._beginning = ""  # digest of everything before the run's own steps
 
     async def build(
@@ -126,10 +113,9 @@ class RunContext:
             known = prefix_digest(given.system, loaded.note, loaded.first, given.tools, used)
             self._beginning = prefix_after(known, loaded.whole_texts_of, loaded.turn_images.first)
             self._turns = self._valid_turns(loaded)
-        added = steps[self._added :]
+        added = steps[len(self._own.steps) :]
         is_long = sum(len(step.text) for step in added) > MAX_SHORT_TEXT
         await asyncio.to_thread(self._add, added) if is_long else self._add(added)
-        self._added = len(steps)
         self.prefix = prefix_after(self._beginning, self._own.shortened)
         conversation = Conversation(
             self._message,

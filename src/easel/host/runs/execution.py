@@ -21,7 +21,7 @@ from easel.host.runs.claimed_run import ClaimedRun, StopReason
 from easel.host.runs.hidden_updates import HiddenUpdates
 from easel.host.runs.history import read_final_progress, read_progress
 from easel.host.runs.log_writer import NO_UPDATES, Updates, retry_until_available
-from easel.host.runs.tool_loop import LoopInput, ReleaseRun, ToolLoop, Transcript
+from easel.host.runs.tool_loop import ReleaseRun, ToolLoop, Transcript
 from easel.ids import new_reference
 
 log = structlog.get_logger("worker")
@@ -74,8 +74,7 @@ class RunExecution:
             async with timeout:
                 progress = await retry_until_available(lambda: self._read_progress(claim))
                 updates = await self._updates.report_at_start(run.log, progress)
-                given = LoopInput(claim.input_text, progress, updates)
-                await self._tool_loop.run(given, run.log, should_release, transcript)
+                await self._tool_loop.run(progress, updates, run.log, should_release, transcript)
         except ReleaseRun:
             return None
         except asyncio.CancelledError:
@@ -84,34 +83,33 @@ class RunExecution:
                 raise
             task.uncancel()
             return None if run.stop_reason is StopReason.RELEASE else (Status.CANCELLED, None)
-        except HostError as problem:
-            # A model provider's error message may quote the API key or the whole request.
-            reason = shorten(self._audit.redact(problem.message))
-            log.info("run.failed", run_id=claim.run_id, reason=reason)
-            self._audit.record_exception(
-                agent_of(claim.account_id, claim.run_id), "run.failed", problem, subject=claim.run_id
-            )
-            return Status.FAILED, reason
         except ClaimLost:
             raise
-        except Exception as problem:
+        except Exception as problem:  # noqa: BLE001 - recorded, and the run ends as failed
             if isinstance(problem, TimeoutError) and timeout.expired():
-                timed_out = RunTimedOut(seconds=f"{self._timeout_seconds:g}")
-                self._audit.record_exception(
-                    agent_of(claim.account_id, claim.run_id), "run.failed", timed_out, subject=claim.run_id
-                )
-                return Status.FAILED, timed_out.message
-            reference = new_reference()
-            log.exception("run.error", run_id=claim.run_id, reference=reference)
-            self._audit.record_exception(
-                agent_of(claim.account_id, claim.run_id),
-                "run.error",
-                problem,
-                reference=reference,
-                subject=claim.run_id,
-            )
-            return Status.FAILED, InternalError(reference=reference).message
+                problem = RunTimedOut(seconds=f"{self._timeout_seconds:g}")
+            return Status.FAILED, self._report_failure(claim, problem)
         return Status.COMPLETED, None
+
+    def _report_failure(self, claim: Claim, problem: Exception) -> str:
+        """Log and audit why a run failed. Returns the reason that its user is shown."""
+        event, reference = (
+            ("run.failed", None) if isinstance(problem, HostError) else ("run.error", new_reference())
+        )
+        self._audit.record_exception(
+            agent_of(claim.account_id, claim.run_id),
+            event,
+            problem,
+            reference=reference,
+            subject=claim.run_id,
+        )
+        if isinstance(problem, HostError):
+            # A model provider's error message may quote the API key or the whole request.
+            reason = shorten(self._audit.redact(problem.message))
+            log.info(event, run_id=claim.run_id, reason=reason)
+            return reason
+        log.error(event, run_id=claim.run_id, reference=reference, exc_info=problem)
+        return InternalError(reference=reference).message
 
     async def _read_progress(self, claim: Claim) -> Progress:
         return await read_progress(

@@ -130,8 +130,6 @@ class RunQueue:
 
     async def cancel(self, principal: Principal, run_id: str) -> Run:
         """Cancel a queued run, or request the cancellation of a running one without waiting. RX-12, RS-37"""
-        if not is_generated_id(run_id):
-            raise NotFound(what="run", id=run_id)
         while True:
             closing, answer = await self._prepare_end(principal, RunId(run_id))
             result = await self._runs.request_cancel(principal.account_id, RunId(run_id), closing, answer)

@@ -8,7 +8,7 @@ conversation is loaded (`context`), or how leases are kept.
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from easel.core.run.conversation import (
     STEP_BREAK,
@@ -56,15 +56,6 @@ class Transcript:
         return total_usage(self.steps)
 
 
-@dataclass(slots=True)
-class LoopInput:
-    """A run as its loop gets it: the message, the progress of earlier attempts, and its hidden updates."""
-
-    message: str
-    progress: Progress
-    updates: tuple[str, ...] = ()
-
-
 class ToolLoop:
     def __init__(
         self,
@@ -82,17 +73,22 @@ class ToolLoop:
         self._limits = limits
 
     async def run(
-        self, given: LoopInput, log: RunLogWriter, should_release: Callable[[], bool], transcript: Transcript
+        self,
+        progress: Progress,
+        updates: tuple[str, ...],
+        log: RunLogWriter,
+        should_release: Callable[[], bool],
+        transcript: Transcript,
     ) -> None:
         """Execute the run from its last finished step to its end, and keep the transcript current.
 
         The lease of a document ends with the loop. When this worker stops, the run goes on elsewhere with the
         same lease. CT-16
         """
-        context = self._contexts.of_run(log.claim, given.message, given.updates, given.progress)
+        context = RunContext(self._contexts, log.claim, updates, progress)
         async with self._leases.of(log.claim) as lease:
             try:
-                await self._run(context, given.progress, log, should_release, transcript, lease=lease)
+                await self._run(context, progress, log, should_release, transcript, lease=lease)
             except (ReleaseRun, asyncio.CancelledError):
                 lease.is_kept = should_release()
                 raise
@@ -201,7 +197,11 @@ class ToolLoop:
             else:
                 log.write(log.events.tool_call(call))
                 await log.flush()  # a tool may have effects, so its call must be durable first
-                result = await self._run_tool(call, log)
+                try:
+                    result = await self._tools.use(call, ToolContext.of_run(log.claim))
+                except ClaimLost:
+                    log.mark_claim_lost()
+                    raise
             await lease.activity()
             log.write(log.events.tool_result(result))
             await log.flush()
@@ -218,13 +218,6 @@ class ToolLoop:
 
     async def _may_repeat(self, call: ToolCall, log: RunLogWriter) -> bool:
         return await retry_until_available(lambda: self._tools.may_repeat(log.claim.account_id, call.tool))
-
-    async def _run_tool(self, call: ToolCall, log: RunLogWriter) -> ToolResult:
-        try:
-            return await self._tools.use(call, ToolContext.of_run(log.claim))
-        except ClaimLost:
-            log.mark_claim_lost()
-            raise
 
 
 class _Answer:

@@ -135,7 +135,7 @@ class TurnLoader:
             and not _is_enough(memory, budget, first, fixed=own is not None)
         ):
             before = memory.turns[0].turn.run_id if memory.turns else claim.run_id
-            page = await self._load_page(claim, before, PAGE)
+            page = await self._decode(claim, await self._store.list_turns(claim, before=before, limit=PAGE))
             memory.turns[:0] = page
             memory.has_more = len(page) == PAGE
             first = first or _first_run(memory.turns, own)
@@ -194,9 +194,6 @@ class TurnLoader:
             return _Memory(turns, has_more=len(newest) == FIRST_PAGE)
         kept = known.turns[: places[newest[joint].run_id] + 1]
         return replace(known, turns=[*kept, *await self._decode(claim, newest[:joint])])
-
-    async def _load_page(self, claim: Claim, before: RunId, limit: int) -> list[LoadedTurn]:
-        return await self._decode(claim, await self._store.list_turns(claim, before=before, limit=limit))
 
     def _remember(self, claim: Claim, memory: _Memory) -> None:
         key = claim.account_id, claim.session_id

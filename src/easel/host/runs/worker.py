@@ -9,12 +9,12 @@ import asyncio
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Generator, Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 
 import structlog
 
-from easel.core.run.events import RunEvents
+from easel.core.run.events import UNCLAIMED_RUN_ID, RunEvents
 from easel.core.run.run import Claim, ClaimLost
 from easel.core.stream.notifications import CancelRequested, Notification, RunAppended, RunReady
 from easel.errors import Unavailable
@@ -32,7 +32,6 @@ from easel.host.ports import ArtifactAccess, Notifier, RunStore
 from easel.host.runs.claimed_run import ClaimedRun, StopReason
 from easel.host.runs.execution import RunExecution
 from easel.host.runs.log_writer import AGENT, NODE, RunLogWriter, retry_until_available
-from easel.host.runs.preferred_worker import PreferredWorkerDelay
 from easel.ids import RunId, WorkerId
 
 # A claim searches the queue only from this many turns before the latest turn claimed here. One claim per poll
@@ -41,8 +40,10 @@ NEAR_TURNS = 1_000
 SAFETY = 0.1  # of the claim time: an unrenewed run is stopped this long before its claim expires
 # The appends of a busy run lock its row for much of the time: a renewal that finds it locked is soon retried.
 RENEW_ATTEMPTS, RENEW_PAUSE = 20, 1 / 300  # the pause is a part of the claim time
+MERGE_SECONDS = 0.01  # runs that prefer another worker are claimed together if they came within this time
 PRUNE_SECONDS = 60.0
-RUN_START = RunEvents.unclaimed_start(agent_id=AGENT, node_id=NODE)
+# The store fills in run id and attempt when a run is claimed.
+RUN_START = RunEvents(UNCLAIMED_RUN_ID, agent_id=AGENT, node_id=NODE).start(0)
 
 log = structlog.get_logger("worker")
 
@@ -80,7 +81,7 @@ class RunWorker:
         self._running: dict[RunId, ClaimedRun] = {}
         self._failed_ends: Counter[RunId] = Counter()  # of runs that this worker could not end
         RUNS_RUNNING.set_function(lambda: len(self._running))
-        self._preferred_delay = PreferredWorkerDelay(limits.prefer_seconds, self._claim_deferred_runs)
+        self._deferred_until = 0.0
         self._latest_turn = 0
         self._search_all_at = 0.0
         self._claims_uncertain_until = 0.0
@@ -112,8 +113,8 @@ class RunWorker:
 
     async def work(self, stop: asyncio.Event) -> None:
         """Work until `stop` is set, then drain: let current steps end for a while, and release the runs."""
-        if self._preferred_delay.seconds:  # runs queued before this worker started may prefer another one
-            self._preferred_delay.defer(self._latest_turn)
+        if self._limits.prefer_seconds:  # runs queued before this worker started may prefer another one
+            self._defer_claim()
         claiming = asyncio.create_task(self._claiming.run(), name=self._claiming.name)
         tasks = [asyncio.create_task(task.run(), name=task.name) for task in self._background_tasks]
         log.info(
@@ -148,8 +149,8 @@ class RunWorker:
             case RunReady(anywhere, prefers):
                 if anywhere:
                     self._search_all_at = 0.0
-                if prefers is not None and prefers != self.worker_id and self._preferred_delay.seconds:
-                    self._preferred_delay.defer(self._latest_turn)
+                if prefers is not None and prefers != self.worker_id and self._limits.prefer_seconds:
+                    self._defer_claim()
                 else:
                     self._claiming.wake()
             case CancelRequested(run_id):
@@ -197,24 +198,30 @@ class RunWorker:
         """
         return min(self._limits.slots - len(self._running), (self._limits.slots + 1) // 2)
 
+    def _defer_claim(self) -> None:
+        """Claim after the head start of the worker that a run prefers, which may be stopped or full. RX-51"""
+        loop = asyncio.get_running_loop()
+        ends_at = loop.time() + self._limits.prefer_seconds
+        if self._deferred_until < ends_at:  # else the call that is already scheduled covers this run too
+            self._deferred_until = ends_at + MERGE_SECONDS
+            loop.call_at(self._deferred_until, self._claim_deferred_runs, self._latest_turn)
+
     def _claim_deferred_runs(self, turn: int) -> None:
         if self._latest_turn - turn > NEAR_TURNS // 2:  # a search near the end of the queue might miss them
             self._search_all_at = 0.0
         self._claiming.wake()
 
     async def _claim(self, capacity: int, *, after_turn: int) -> int:
-        now = time.monotonic()
-        prefer = self._preferred_delay.seconds
-        with self._note_uncertain_claim():
-            claims = await self._runs.claim_queued(
+        return await self._start_claimed(
+            self._runs.claim_queued(
                 self.worker_id,
                 capacity,
                 self._limits.claim_seconds,
                 after_turn,
                 RUN_START,
-                prefer_seconds=prefer,
+                prefer_seconds=self._limits.prefer_seconds,
             )
-        return self._start_runs(now, claims)
+        )
 
     async def _take_over(self, capacity: int) -> int:
         """Claim runs whose claim has expired. Returns how many.
@@ -229,44 +236,43 @@ class RunWorker:
         return count
 
     async def _claim_expired(self, capacity: int, *, last_chance: bool) -> int:
-        now = time.monotonic()
-        with self._note_uncertain_claim():
-            claims = await self._runs.claim_expired(
+        return await self._start_claimed(
+            self._runs.claim_expired(
                 self.worker_id,
                 capacity,
                 self._limits.claim_seconds,
                 last_chance=last_chance,
                 opening=RUN_START,
             )
-        return self._start_runs(now, claims)
+        )
 
-    @contextlib.contextmanager
-    def _note_uncertain_claim(self) -> Generator[None]:
-        """If the block gets no reply from the store, note that its claim may have been or may yet be made."""
+    async def _recover_unacknowledged_claims(self) -> int:
+        """Start runs that this worker claimed without receiving the reply, before their claim expires. D4"""
+        if time.monotonic() >= self._claims_uncertain_until:
+            return 0
+        recovered = await self._start_claimed(
+            self._runs.claim_unacknowledged(
+                self.worker_id, self._running.keys(), self._limits.claim_seconds, opened=True
+            )
+        )
+        if recovered:
+            log.info("worker.claims_recovered", runs=recovered)
+        return recovered
+
+    async def _start_claimed(self, claiming: Awaitable[Sequence[Claim]]) -> int:
+        """Claim runs and start them. Returns how many. Without a reply, the claim may have been made.
+
+        No `await` is between the claim and the starts: a claimed run that is not started loses an attempt.
+        """
+        claim_expires_at = time.monotonic() + self._limits.claim_seconds
         try:
-            yield
+            claims = await claiming
         except (Unavailable, asyncio.CancelledError):
             self._claims_uncertain_until = time.monotonic() + self._limits.claim_seconds
             self._search_all_at = 0.0
             raise
-
-    async def _recover_unacknowledged_claims(self) -> int:
-        """Start runs that this worker claimed without receiving the reply, before their claim expires. D4"""
-        now = time.monotonic()
-        if now >= self._claims_uncertain_until:
-            return 0
-        with self._note_uncertain_claim():
-            claims = await self._runs.claim_unacknowledged(
-                self.worker_id, self._running.keys(), self._limits.claim_seconds, opened=True
-            )
-        if claims:
-            log.info("worker.claims_recovered", runs=len(claims))
-        return self._start_runs(now, claims)
-
-    def _start_runs(self, requested_at: float, claims: Sequence[Claim]) -> int:
-        """Start all claimed runs without an `await`: a claimed run that is not started loses an attempt."""
         for claim in claims:
-            self._start_run(claim, claim_expires_at=requested_at + self._limits.claim_seconds)
+            self._start_run(claim, claim_expires_at)
         return len(claims)
 
     def _start_run(self, claim: Claim, claim_expires_at: float) -> None:

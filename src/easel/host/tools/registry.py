@@ -46,10 +46,6 @@ class _Validator:
     validator: jsonschema_rs.Validator
     part_count: int
 
-    @classmethod
-    def of(cls, schema: Mapping[str, Any]) -> "_Validator":
-        return cls(schema, build_validator(schema), count_schema_parts(schema))
-
 
 class ToolRegistry:
     def __init__(
@@ -210,13 +206,14 @@ class ToolRegistry:
         return find_errors(self._get_validator(definition).validator, args)
 
     def _get_validator(self, definition: ToolDefinition) -> _Validator:
-        name = definition.name
+        name, schema = definition.name, definition.schema
         cached = self._validators.get(name)
         # A node may reconnect with another schema for the same tool.
-        if cached is None or cached.schema != definition.schema:
+        if cached is None or cached.schema != schema:
             if len(self._validators) >= MAX_CACHED_VALIDATORS:
                 self._validators.clear()
-            cached = self._validators[name] = _Validator.of(definition.schema)
+            cached = _Validator(schema, build_validator(schema), count_schema_parts(schema))
+            self._validators[name] = cached
         return cached
 
     def _check_result(self, name: str, value: Any) -> None:
