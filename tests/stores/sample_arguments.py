@@ -92,7 +92,7 @@ SAMPLES: dict[str, tuple[Any, ...]] = {
     "event_run_ids": (["running5", "running6"],),
     "event_type": ("done",),
     "event_types": (["done", "done"],),
-    "events": (2,),
+    "event_count": (2,),
     "every_ms": ([1000, 2000],),
     "expires_at": (SOON,),
     "failures": (0,),
@@ -240,7 +240,6 @@ _OLD = {"before": (LONG_AGO, SOON)}
 SAMPLES_OF: dict[str, dict[str, tuple[Any, ...]]] = {
     "add_record": {"seq": (10_001,), "storage_class": ("audit",)},
     "add_references": {"canvas_id": (None,)},
-    "add_refresh": {"every_ms": (1000,), "only_watched": (False,), "refresh_id": ("new_job",)},
     "append_batches": {"ends_as": (["completed", None],), "spoken": ([1, 1],)},
     "find_unknown_assets": {"keys": ('[["new_blob1", 1], ["new_blob2", 1]]',)},
     "count_records": {"seq": (100,)},

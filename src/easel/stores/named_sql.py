@@ -51,9 +51,10 @@ class Statement:
 
 
 @cache
-def load(dialect: str, noun: str) -> dict[str, Statement]:
+def load(dialect: str, *nouns: str) -> dict[str, Statement]:
+    """Return the statements of one or more nouns, which must not have a name in common."""
     folder = resources.files("easel.stores").joinpath("sql")
-    files = [folder.joinpath(name, f"{noun}.sql") for name in ("common", dialect)]
+    files = [folder.joinpath(name, f"{noun}.sql") for noun in nouns for name in ("common", dialect)]
     text = "\n".join(file.read_text("utf-8") for file in files if file.is_file())
     for words, replacement in _SQLITE_WORDS if dialect == "sqlite" else ():
         text = words.sub(replacement, text)

@@ -12,6 +12,7 @@ from easel.core.run.run import Claim
 from easel.core.run.status import Status
 from easel.ids import AccountId, RunId
 from easel.stores.nouns.statements import Row, Statements, Steps
+from easel.stores.rows.runs import event_columns
 
 
 class SqlBoards(ABC):
@@ -55,13 +56,7 @@ class SqlBoards(ABC):
         version = write.next_version(
             BoardState(Status(state["status"]), state["version"], state["keys"], state["other_bytes"])
         )
-        event = write.event
-        event_columns = {
-            "event_type": event.type,
-            "visibility": event.visibility.value,
-            "payload": event.json,
-        }
-        return (yield from self._store({**arguments, **event_columns, "version": version}))
+        return (yield from self._store({**arguments, **event_columns(write.event), "version": version}))
 
 
 def _to_value(row: Row) -> BoardValue:

@@ -33,7 +33,7 @@ class SqlCanvasVersions:
         only_accepted: bool,
     ) -> list[Version]:
         rows = await self._sql.rows(
-            "list_versions",
+            "list_canvas_versions",
             account_id=account_id,
             canvas_id=canvas_id,
             before=LAST_CURSOR if before is None else before,

@@ -8,7 +8,7 @@ from easel.core.run.run import NewRun
 from easel.core.session.message import Message
 from easel.core.stream.envelope import Envelope
 from easel.stores.rows.documents import ENDED_BY_MESSAGE
-from easel.stores.rows.runs import to_stored_attachments
+from easel.stores.rows.runs import events_columns, to_stored_attachments
 
 
 def enqueue_arguments(new: NewRun) -> dict[str, Any]:
@@ -47,20 +47,12 @@ def _question_arguments(question: Message | None) -> dict[str, Any]:
     }
 
 
-def columns(events: Sequence[Envelope]) -> dict[str, list[str]]:
-    return {
-        "event_types": [event.type for event in events],
-        "visibilities": [event.visibility.value for event in events],
-        "payloads": [event.json for event in events],
-    }
-
-
 def closing_arguments(events: Sequence[Envelope], answer: Message | None) -> dict[str, Any]:
     places = thread_positions(events)
     has_own_event = answer is not None and answer.event is not None
     sources = (*events, *([answer] if answer else []))
     return {
-        **columns(events),
+        **events_columns(events),
         "spoken": sum(place is not None for place in places) + has_own_event,
         "spoken_nths": places,
         "message_id": answer.message_id if answer else None,
@@ -96,7 +88,7 @@ def append_arguments(batches: Sequence[Batch]) -> dict[str, list[Any]]:
         "event_run_ids": [batch.claim.run_id for batch in batches for _ in batch.events],
         "event_nths": [nth for batch in batches for nth in range(1, len(batch.events) + 1)],
         "spoken_nths": [place for spoken in places for place in spoken],
-        **columns([event for batch in batches for event in batch.events]),
+        **events_columns([event for batch in batches for event in batch.events]),
         **_reference_arguments(batches),
     }
 

@@ -19,9 +19,9 @@ from easel.ids import AccountId, RunId, SessionId, WorkerId
 from easel.stores import named_sql
 from easel.stores.nouns.documents import report_drafts
 from easel.stores.nouns.turns import SqlTurns
-from easel.stores.postgres import document_changes
 from easel.stores.postgres.batcher import SKIPPED, AppendBatcher, Skipped
-from easel.stores.postgres.document_changes import preempt_run
+from easel.stores.postgres.documents import SQL as DOCUMENTS_SQL
+from easel.stores.postgres.documents import preempt_run
 from easel.stores.postgres.run_arguments import append_arguments, closing_arguments, enqueue_arguments
 from easel.stores.postgres.statements import PostgresStatements, run_steps
 from easel.stores.rows.runs import from_stored_attachments, list_statement, to_events, to_run
@@ -132,7 +132,7 @@ class PostgresRuns(SqlTurns):
                 return CancelAnswer(
                     to_run((await _fetch(connection, "flag_cancel", run_id=run_id))[0]),
                     changed=run.cancel_requested_at is None,
-                    preempted=await preempt_run(connection, run),
+                    preempted=await run_steps(connection, DOCUMENTS_SQL, preempt_run(run)),
                 )
             if closing is None:
                 return CancelAnswer(run, changed=False, must_retry=True)
@@ -148,7 +148,7 @@ class PostgresRuns(SqlTurns):
                 turn_passed=bool(passed),
                 thread_seq=row["thread_seq"],
                 prefers=prefers,
-                preempted=await preempt_run(connection, run),
+                preempted=await run_steps(connection, DOCUMENTS_SQL, preempt_run(run)),
             )
 
     async def claim_queued(
@@ -250,7 +250,7 @@ class PostgresRuns(SqlTurns):
                 report = report_drafts(
                     claim.account_id, batch.reported, self._database.documents.max_versions
                 )
-                await run_steps(connection, document_changes.SQL, report)
+                await run_steps(connection, DOCUMENTS_SQL, report)
                 return Appended(row["last_seq"], row["thread_seq"], row["cancel_requested"], bool(passed))
         return await self._first_answer(batch)
 

@@ -1,4 +1,4 @@
-"""The statements of a plain noun on Postgres, whose driver converts arguments and rows."""
+"""The statements of nouns on Postgres, whose driver converts arguments and rows."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 class PostgresStatements:
-    def __init__(self, database: "PostgresDatabase", noun: str) -> None:
+    def __init__(self, database: "PostgresDatabase", *nouns: str) -> None:
         self._database = database
-        self._statements = named_sql.load("postgres", noun)
+        self._statements = named_sql.load("postgres", *nouns)
 
     async def rows(self, name: str, /, **arguments: Any) -> "list[Row]":
         return await self._database.rows(self._statements[name], **arguments)

@@ -1,25 +1,25 @@
 """Canvases and executions in both stores: conversion of rows to core values, and of changes to arguments."""
 
-from collections.abc import Callable, Iterable, Sequence
-from datetime import datetime
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import msgspec
 
 from easel.core.action.execution import Execution, ExecutionChange, ExecutionStatus, Transition
 from easel.core.canvas.assets import Asset
-from easel.core.canvas.canvas import Canvas, CanvasSnapshot, Change, Outcome, View
+from easel.core.canvas.canvas import Canvas, CanvasSnapshot, Change, NewCanvas, Outcome, View
 from easel.core.canvas.refresh import Failing
 from easel.core.canvas.retention import OldLogs
+from easel.core.canvas.spec import Refresh
+from easel.core.stream.envelope import Envelope
 from easel.core.stream.json_text import to_json
 from easel.core.stream.log import LoggedEvent
 from easel.core.stream.payload_limit import mentioned_artifacts
 from easel.ids import AccountId, CanvasId
-from easel.stores.rows.runs import Row, Time, to_events
+from easel.stores.rows.runs import Row, event_columns, events_columns, to_events
 
 
-def to_canvas(row: Row, time: Time = None) -> Canvas:
-    created_at, updated_at = row["created_at"], row["updated_at"]
+def to_canvas(row: Row) -> Canvas:
     return Canvas(
         account_id=row["account_id"],
         canvas_id=row["canvas_id"],
@@ -36,22 +36,19 @@ def to_canvas(row: Row, time: Time = None) -> Canvas:
         written_by=row["written_by"],
         titled_by=row["titled_by"],
         unreviewed=msgspec.json.decode(row["unreviewed"]),
-        created_at=created_at if time is None else time(created_at),
-        updated_at=updated_at if time is None else time(updated_at),
+        created_at=row["created_at"],
+        updated_at=row["updated_at"],
     )
 
 
-def to_snapshot(row: Row, time: Time = None) -> CanvasSnapshot:
+def to_snapshot(row: Row) -> CanvasSnapshot:
     assets = [Asset(*values) for values in msgspec.json.decode(row["assets"])]
     views = [
         View(view_id, client_id, connection_id, bool(is_live))
         for view_id, client_id, connection_id, is_live in msgspec.json.decode(row["views"])
     ]
     failing = [Failing(*values) for values in msgspec.json.decode(row["failing"])]
-    written_at = row["written_at"]
-    if time is not None and written_at is not None:
-        written_at = time(written_at)
-    return CanvasSnapshot(to_canvas(row, time), assets, views, failing, written_at=written_at)
+    return CanvasSnapshot(to_canvas(row), assets, views, failing, written_at=row["written_at"])
 
 
 def to_old_logs(rows: Sequence[Row], limit: int) -> OldLogs:
@@ -60,33 +57,71 @@ def to_old_logs(rows: Sequence[Row], limit: int) -> OldLogs:
     return OldLogs(old, keys[-1] if len(keys) == limit else None)
 
 
-def to_canvas_events(
-    rows: Sequence[Sequence[Any]], time: Callable[[Any], datetime] = lambda at: at
-) -> list[LoggedEvent]:
+def to_canvas_events(rows: Sequence[Row]) -> list[LoggedEvent]:
     """Return a page of a canvas's log from rows of an event and the agent that has the canvas.
 
     The agent is added here, once for all viewers. RS-67
     """
-    events = to_events((row[:-1] for row in rows), time)
-    agent_id = rows[0][-1] if rows else None
+    values = [[*row.values()] for row in rows]
+    events = to_events(row[:-1] for row in values)
+    agent_id = values[0][-1] if values else None
     start = "{" if agent_id is None else f'{{"agentId":{to_json(agent_id)},'  # None: purged since
     for event in events:
         event.data = start + event.data[1:]
     return events
 
 
-class Mentions(NamedTuple):
-    """The artifacts that a change mentions: in events and records, and in state and spec only."""
+def create_arguments(new: NewCanvas, event: Envelope) -> dict[str, Any]:
+    spec, state = to_json(new.spec), to_json(new.state)
+    return {
+        "account_id": new.account_id,
+        "canvas_id": new.canvas_id,
+        "agent_id": new.agent_id,
+        "title": new.title,
+        "owner_session_key": new.owner_session_key,
+        "spec": spec,
+        "state": state,
+        "is_accepted": new.is_accepted,
+        "tool_hints": to_json(new.tool_hints),
+        "written_by": new.written_by,
+        "logs": sorted(event.refers_to | mentioned_artifacts(spec) | mentioned_artifacts(state)),
+        "holds": [],
+        **event_columns(event),
+        **events_columns([event]),
+    }
 
-    logs: list[str]
-    holds: list[str]
+
+def asset_columns(assets: Sequence[Asset]) -> dict[str, list[Any]]:
+    return {
+        "paths": [asset.path for asset in assets],
+        "blob_keys": [asset.blob_key for asset in assets],
+        "sizes": [asset.size for asset in assets],
+    }
 
 
-def change_arguments(change: Change) -> tuple[dict[str, Any], Mentions]:
-    """Return the columns of a change (None: unchanged), and the artifacts that the change mentions."""
+def job_columns(refreshes: Sequence[Refresh]) -> dict[str, list[Any]]:
+    return {
+        "refresh_ids": [job.refresh_id for job in refreshes],
+        "action_ids": [job.action_id for job in refreshes],
+        "every_ms": [job.every_ms for job in refreshes],
+        "only_watched": [job.only_watched for job in refreshes],
+    }
+
+
+def change_arguments(change: Change) -> dict[str, Any]:
+    """Return the columns of a change (None: unchanged), its events and the artifacts that it mentions.
+
+    `logs` are the artifacts in events and records, `holds` those in state and spec only.
+    """
     spec = None if change.spec is None else to_json(change.spec)
     state = None if change.state is None else to_json(change.state)
-    arguments = {
+    logged = frozenset[str]().union(*(event.refers_to for event in change.events))
+    if isinstance(change, ExecutionChange):
+        execution = change.transition.execution
+        kept = [execution.answer, None if execution.status.is_terminal else execution.resolved]
+        logged |= mentioned_artifacts(to_json(kept))
+    held = mentioned_artifacts(spec or "") | mentioned_artifacts(state or "")
+    return {
         "title": change.title,
         "owner_session_key": change.owner_session_key,
         "spec": spec,
@@ -97,14 +132,11 @@ def change_arguments(change: Change) -> tuple[dict[str, Any], Mentions]:
         "titled_by": change.titled_by,
         "unreviewed": None if change.unreviewed is None else to_json(change.unreviewed),
         "step": int(change.is_mutation),
+        "event_count": len(change.events),
+        "logs": sorted(logged),
+        "holds": sorted(held - logged),
+        **events_columns(change.events),
     }
-    logged = frozenset[str]().union(*(event.refers_to for event in change.events))
-    if isinstance(change, ExecutionChange):
-        execution = change.transition.execution
-        kept = [execution.answer, None if execution.status.is_terminal else execution.resolved]
-        logged |= mentioned_artifacts(to_json(kept))
-    held = mentioned_artifacts(spec or "") | mentioned_artifacts(state or "")
-    return arguments, Mentions(sorted(logged), sorted(held - logged))
 
 
 def transition_arguments(transition: Transition, revision: int, last_seq: int) -> dict[str, Any]:
@@ -166,16 +198,7 @@ def to_execution(row: Row) -> Execution:
     )
 
 
-def build_outcome(
-    snapshot: CanvasSnapshot,
-    change: Change,
-    *,
-    revision: int,
-    last_seq: int,
-    spec_revision: int,
-    is_accepted: bool,
-    updated_at: datetime,
-) -> Outcome:
+def build_outcome(snapshot: CanvasSnapshot, change: Change, stored: Row) -> Outcome:
     """Return the changed canvas, computed from the snapshot, the change and the stored columns."""
     before = snapshot.canvas
     canvas = Canvas(
@@ -188,12 +211,12 @@ def build_outcome(
         else change.owner_session_key,
         spec_json=before.spec_json if change.spec is None else to_json(change.spec),
         state=before.state if change.state is None else change.state,
-        revision=revision,
-        last_seq=last_seq,
-        spec_revision=spec_revision,
-        is_accepted=is_accepted,
+        revision=stored["revision"],
+        last_seq=stored["last_seq"],
+        spec_revision=stored["spec_revision"],
+        is_accepted=bool(stored["is_accepted"]),
         created_at=before.created_at,
-        updated_at=updated_at,
+        updated_at=stored["updated_at"],
         tool_hints=before.tool_hints if change.tool_hints is None else change.tool_hints,
         written_by=before.written_by if change.written_by is None else change.written_by,
         titled_by=before.titled_by if change.titled_by is None else change.titled_by,

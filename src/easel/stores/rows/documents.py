@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -22,7 +21,7 @@ from easel.core.principal import MAIN_AGENT, ActorKind
 from easel.core.stream.envelope import Envelope
 from easel.core.stream.json_text import to_json
 from easel.ids import CanvasId, RunId
-from easel.stores.rows.runs import Row, Time
+from easel.stores.rows.runs import Row
 
 EMPTY_REVISION = revision_of("")  # of a document without drafts
 DEFAULT_MAX_VERSIONS = 1_000  # of one document
@@ -56,7 +55,7 @@ def released_event(canvas_id: CanvasId, revision: int, epoch: int, run_id: RunId
     return events.lease_changed(revision, Free(epoch), "run_ended")
 
 
-def to_document(row: Row, now: datetime, time: Time = None, *, is_interrupted: bool = False) -> Document:
+def to_document(row: Row, *, is_interrupted: bool = False) -> Document:
     """Return the document of a row. A document without drafts has an empty text."""
     return Document(
         account_id=row["account_id"],
@@ -66,24 +65,23 @@ def to_document(row: Row, now: datetime, time: Time = None, *, is_interrupted: b
         last_seq=row["last_seq"],
         text=row["text"] or "",
         revision_id=row["revision_id"] or EMPTY_REVISION,
-        lease=_to_lease(row, time),
+        lease=_to_lease(row),
         inspected=tuple((first, last) for first, last in msgspec.json.decode(row["inspected"])),
         version_revision_id=row["version_revision_id"],
-        now=now,
+        now=row["read_at"],
         is_interrupted=is_interrupted,
     )
 
 
-def _to_lease(row: Row, time: Time) -> Lease:
+def _to_lease(row: Row) -> Lease:
     if row["lease_id"] is None:
         return Free(row["epoch"], _to_run_ids(row["interrupted_run_ids"]))
-    expires_at = row["lease_expires_at"]
     return Held(
         row["epoch"],
         row["lease_id"],
         row["lease_run_id"],
         row["lease_session_id"],
-        expires_at if time is None else time(expires_at),
+        row["lease_expires_at"],
         _to_run_ids(row["interrupted_run_ids"]),
     )
 
@@ -116,7 +114,7 @@ def _lease_id(lease: Lease) -> str | None:
 
 
 def lease_arguments(document: Document) -> dict[str, Any]:
-    """Return the columns of the lease, with `lease_expires_at` as a datetime, and the lines shown."""
+    """Return the columns of the lease, and the lines shown."""
     lease = document.lease
     held = lease if isinstance(lease, Held) else None
     return {
@@ -159,12 +157,11 @@ def to_drafts(rows: Iterable[Row]) -> list[DocumentDraft]:
     ]
 
 
-def to_version(row: Row, time: Time = None) -> DocumentVersion:
-    created_at = row["created_at"]
+def to_version(row: Row) -> DocumentVersion:
     return DocumentVersion(
         version_no=row["version_no"],
         revision_id=row["revision_id"],
         author=to_author(row),
-        created_at=created_at if time is None else time(created_at),
+        created_at=row["created_at"],
         size=row["size"],
     )

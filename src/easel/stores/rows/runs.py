@@ -11,7 +11,7 @@ from easel.core.run.run import Run
 from easel.core.run.status import Status
 from easel.core.session.message import StoredMessage, read_content
 from easel.core.session.session import Session
-from easel.core.stream.envelope import Visibility
+from easel.core.stream.envelope import Envelope, Visibility
 from easel.core.stream.json_text import to_json
 from easel.core.stream.log import LoggedEvent
 from easel.core.stream.message_text import Marker
@@ -87,6 +87,19 @@ def _decode_times(columns: dict[str, Any], time: Time, *names: str) -> dict[str,
     if time is not None:
         columns |= {name: time(columns[name]) for name in names if columns[name] is not None}
     return columns
+
+
+def event_columns(event: Envelope) -> dict[str, str]:
+    return {"event_type": event.type, "visibility": event.visibility.value, "payload": event.json}
+
+
+def events_columns(events: Sequence[Envelope]) -> dict[str, list[str]]:
+    """Return the events as one list per column."""
+    return {
+        "event_types": [event.type for event in events],
+        "visibilities": [event.visibility.value for event in events],
+        "payloads": [event.json for event in events],
+    }
 
 
 def split_key(key: str) -> tuple[str, str]:

@@ -16,7 +16,8 @@ from easel.core.stream.envelope import Envelope
 from easel.ids import ArtifactId, RunId, WorkerId
 from easel.stores import named_sql
 from easel.stores.nouns.documents import report_drafts
-from easel.stores.sqlite import document_changes
+from easel.stores.rows.runs import event_columns
+from easel.stores.sqlite.documents import SQL as DOCUMENTS_SQL
 from easel.stores.sqlite.statements import run_steps
 
 SQL = named_sql.load("sqlite", "runs")
@@ -62,7 +63,7 @@ def append(
     _add_hidden_messages(connection, batch)
     if batch.reported:
         report = report_drafts(claim.account_id, batch.reported, max_versions)
-        run_steps(connection, document_changes.SQL, report, now)
+        run_steps(connection, DOCUMENTS_SQL, report, now)
     turn_passed = batch.ends_as is not None and pass_turn(connection, claim, now) is not None
     return Appended(stored["last_seq"], thread_seq, is_cancel_requested(stored), turn_passed)
 
@@ -235,10 +236,6 @@ def run_key(run: NewRun | Run | Claim) -> dict[str, str]:
 
 def fence_arguments(claim: Claim) -> dict[str, Any]:
     return {"run_id": claim.run_id, "worker_id": claim.worker_id, "attempt": claim.attempt}
-
-
-def event_columns(event: Envelope) -> dict[str, str]:
-    return {"event_type": event.type, "visibility": event.visibility.value, "payload": event.json}
 
 
 def is_cancel_requested(row: Row) -> bool:

@@ -21,6 +21,7 @@ from easel.errors import IdempotencyConflict, Unavailable
 from easel.ids import AccountId, CanvasId, RunId, SessionId, WorkerId
 from easel.stores.nouns.turns import SqlTurns
 from easel.stores.rows.runs import (
+    event_columns,
     from_stored_attachments,
     list_statement,
     to_events,
@@ -28,17 +29,17 @@ from easel.stores.rows.runs import (
     to_stored_attachments,
 )
 from easel.stores.sqlite import run_log
-from easel.stores.sqlite.document_changes import preempt_leases, session_has_document
+from easel.stores.sqlite.documents import SQL as DOCUMENTS_SQL
+from easel.stores.sqlite.documents import preempt_leases
 from easel.stores.sqlite.run_log import (
     Row,
-    event_columns,
     fence_arguments,
     fetch_all,
     fetch_one,
     is_cancel_requested,
     run_key,
 )
-from easel.stores.sqlite.statements import SqliteStatements
+from easel.stores.sqlite.statements import SqliteStatements, run_steps
 from easel.stores.sqlite.times import microseconds, to_datetime
 
 if TYPE_CHECKING:
@@ -293,9 +294,8 @@ def _enqueue(connection: sqlite3.Connection, new: NewRun, now: int) -> Enqueued 
     prefers: WorkerId | None = stored[0]["preferred_worker"]
     if question is None:
         return Enqueued(_run(stored[0]), is_new=True, prefers=prefers)
-    preempted = preempt_leases(
-        connection, new.account_id, new.session_id, of_run=None, by_run=new.run_id, reason="message", now=now
-    )
+    preempt = preempt_leases(new.account_id, new.session_id, of_run=None, by_run=new.run_id, reason="message")
+    preempted = run_steps(connection, DOCUMENTS_SQL, preempt, now)
     thread_seq: int = session["last_thread_seq"]
     run_log.add_question_deltas(connection, new, question, thread_seq, now)
     run_log.add_message(connection, new, question, thread_seq, now)
@@ -348,15 +348,10 @@ def _request_cancel(
 
 def _preempt_run(connection: sqlite3.Connection, run: Run, now: int) -> tuple[CanvasId, ...]:
     """End the leases of a run that is cancelled. A queued run has them from an attempt before. CT-18"""
-    return preempt_leases(
-        connection,
-        run.account_id,
-        run.session_id,
-        of_run=run.run_id,
-        by_run=run.run_id,
-        reason="cancel",
-        now=now,
+    preempt = preempt_leases(
+        run.account_id, run.session_id, of_run=run.run_id, by_run=run.run_id, reason="cancel"
     )
+    return run_steps(connection, DOCUMENTS_SQL, preempt, now)
 
 
 def _open_log(connection: sqlite3.Connection, claim: Claim, opening: Envelope, now: int) -> Claim:
@@ -391,7 +386,9 @@ def _to_claim(connection: sqlite3.Connection, worker_id: WorkerId, row: Row) -> 
     del columns["cancel_requested_at"]
     columns["input_attachments"] = from_stored_attachments(columns["input_attachments"])
     # Not a subquery of the `returning` clause, which some versions of SQLite compute wrongly.
-    has_document = session_has_document(connection, row["account_id"], row["session_id"])
+    session = {"account_id": row["account_id"], "session_id": row["session_id"]}
+    newest = connection.execute(DOCUMENTS_SQL["list_newest_documents"].sql, {**session, "limit": 1})
+    has_document = bool(newest.fetchall())
     return Claim(
         worker_id=worker_id, cancel_requested=is_cancel_requested(row), has_document=has_document, **columns
     )

@@ -1,12 +1,13 @@
-"""The statements of a plain noun on SQLite: the conversion of arguments and rows.
+"""The statements of nouns on SQLite: the conversion of arguments and rows.
 
 A statement that only selects runs in a reader, any other in the writer's transaction. `:now` is the time at
 which it runs. Lists are JSON, times are microseconds.
 """
 
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
+from types import NoneType
 from typing import Any, Protocol, cast
 
 from easel.core.stream.json_text import to_json
@@ -15,6 +16,9 @@ from easel.stores.named_sql import Statement
 from easel.stores.nouns.statements import Row, Steps
 from easel.stores.sqlite.executor import Answer, Work
 from easel.stores.sqlite.times import from_datetime, to_datetime
+
+_PLAIN = frozenset({str, int, float, bool, bytes, NoneType})  # stored as they are
+_COLUMNS: dict[str, tuple[list[str], list[str]]] = {}  # of a statement, all of them and its times
 
 
 class SqliteAccess(Protocol):
@@ -28,14 +32,14 @@ class SqliteAccess(Protocol):
 
 
 class SqliteStatements:
-    def __init__(self, database: SqliteAccess, noun: str) -> None:
+    def __init__(self, database: SqliteAccess, *nouns: str) -> None:
         self._database = database
-        self._statements = named_sql.load("sqlite", noun)
+        self._statements = named_sql.load("sqlite", *nouns)
 
     async def rows(self, name: str, /, **arguments: Any) -> list[Row]:
         statement = self._statements[name]
         run = self._database.read if statement.sql.startswith("select") else self._database.write
-        return await run(lambda connection: _rows(connection, statement, arguments, self._database.clock))
+        return await run(lambda connection: _rows(connection, statement, arguments, self._database.clock()))
 
     async def row(self, name: str, /, **arguments: Any) -> Row | None:
         return next(iter(await self.rows(name, **arguments)), None)
@@ -53,23 +57,28 @@ def run_steps(
     try:
         name, arguments = next(steps)
         while True:
-            rows = _rows(connection, statements[name], arguments, lambda: now)
+            rows = _rows(connection, statements[name], arguments, now)
             name, arguments = steps.send(rows)
     except StopIteration as end:
         return end.value
 
 
 def _rows(
-    connection: sqlite3.Connection,
-    statement: Statement,
-    arguments: Mapping[str, Any],
-    clock: Callable[[], int],
+    connection: sqlite3.Connection, statement: Statement, arguments: Mapping[str, Any], now: int
 ) -> list[Row]:
     """Run the statement and fetch all rows: an unfinished statement would block the commit."""
-    values = {name: clock() if name == "now" else _to_stored(arguments[name]) for name in statement.order}
+    values = {"now": now}
+    for name in statement.order:
+        if name != "now":
+            value = arguments[name]
+            values[name] = value if type(value) in _PLAIN else _to_stored(value)
     rows: list[Row] = connection.execute(statement.sql, values).fetchall()
-    names: list[str] = rows[0].keys() if rows else []
-    times = [name for name in names if f"_{name}".endswith("_at")]
+    if not rows:
+        return rows
+    if statement.sql not in _COLUMNS:
+        names: list[str] = rows[0].keys()
+        _COLUMNS[statement.sql] = names, [name for name in names if f"_{name}".endswith("_at")]
+    names, times = _COLUMNS[statement.sql]
     if not times:
         return rows
     decoded: list[dict[str, Any]] = [dict(zip(names, row, strict=True)) for row in rows]

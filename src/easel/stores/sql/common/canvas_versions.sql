@@ -76,7 +76,7 @@ select 1 +
        as changed
   from canvases c where c.account_id = :account_id and c.canvas_id = :canvas_id and c.deleted_at is null;
 
--- name: list_versions
+-- name: list_canvas_versions
 -- Return a page of the versions of a canvas, or of the accepted ones, newest first, without their content.
 select version_no, revision, title, titled_by, session_key, is_accepted, written_by, written_at, changed
   from canvas_versions

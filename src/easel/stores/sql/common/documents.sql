@@ -59,3 +59,18 @@ delete from document_versions
 -- Close the drafts of a document that are not reported, so that later texts are other drafts.
 update document_drafts set is_closed = true
  where account_id = :account_id and canvas_id = :canvas_id and not is_reported and not is_closed;
+
+-- define: document_is_active
+-- Whether the document exists for its account.
+exists (select 1 from documents d join canvases c on c.account_id = d.account_id and c.canvas_id = d.canvas_id
+         where d.account_id = :account_id and d.canvas_id = :canvas_id and d.is_active
+           and c.deleted_at is null);
+
+-- name: list_versions
+-- Return a page of versions, newest first.
+select v.version_no, v.revision_id, v.author_kind, v.author_id, v.author_run_id, v.created_at, v.size
+  from document_versions v
+ where v.account_id = :account_id and v.canvas_id = :canvas_id and v.version_no < :before
+   and
+   -- include: document_is_active
+ order by v.version_no desc limit :limit;

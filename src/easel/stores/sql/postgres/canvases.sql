@@ -18,22 +18,11 @@ with ended as (
 ), logged as (
   insert into canvas_events (account_id, canvas_id, seq, event_type, visibility, payload)
   select account_id, canvas_id, last_seq, :event_type, :visibility, :payload::text::jsonb from made
-), kept as (
-  insert into canvas_assets (account_id, canvas_id, path, blob_key, size)
-  select made.account_id, made.canvas_id, a.path, a.blob_key, a.size
-    from made, unnest(:paths::text[], :blob_keys::text[], :sizes::bigint[]) as a(path, blob_key, size)
-), refreshed as (
-  insert into canvas_refreshes (account_id, canvas_id, refresh_id, action_id, every_ms, only_watched, next_at)
-  select made.account_id, made.canvas_id, r.refresh_id, r.action_id, r.every_ms, r.only_watched,
-         clock_timestamp() + make_interval(secs => r.every_ms / 1000.0)
-    from made,
-         unnest(:refresh_ids::text[], :action_ids::text[], :every_ms::bigint[], :only_watched::boolean[])
-         as r(refresh_id, action_id, every_ms, only_watched)
 ), referred as (
   insert into artifact_refs (account_id, artifact_id, canvas_id, mentioned_seq)
   select a.account_id, a.artifact_id, made.canvas_id, made.last_seq
     from made
-    join artifacts a on a.account_id = made.account_id and a.artifact_id = any(:refers_to::text[])
+    join artifacts a on a.account_id = made.account_id and a.artifact_id = any(:logs::text[])
      and a.is_stored
      for key share of a
 )

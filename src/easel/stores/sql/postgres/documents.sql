@@ -42,7 +42,7 @@ select d.account_id, d.canvas_id, d.session_id, d.epoch, d.lease_id, d.lease_run
        (select a.revision_id from document_versions a
          where a.account_id = d.account_id and a.canvas_id = d.canvas_id
          order by a.version_no desc limit 1) as version_revision_id,
-       clock_timestamp() as now
+       clock_timestamp() as read_at
   from documents d
   join canvases c on c.account_id = d.account_id and c.canvas_id = d.canvas_id and c.deleted_at is null
   left join lateral (select l.text, l.revision_id from document_drafts l
@@ -172,21 +172,6 @@ select * from (
     join document_drafts n on n.account_id = d.account_id and n.canvas_id = d.canvas_id
    where d.account_id = :account_id and d.session_id = :session_id and d.has_unreported and d.is_active) u
  where not is_reported order by created_at, canvas_id, draft_no;
-
--- define: document_is_active
--- Whether the document exists for its account.
-exists (select 1 from documents d join canvases c on c.account_id = d.account_id and c.canvas_id = d.canvas_id
-         where d.account_id = :account_id and d.canvas_id = :canvas_id and d.is_active
-           and c.deleted_at is null);
-
--- name: list_versions
--- Return a page of versions, newest first.
-select version_no, revision_id, author_kind, author_id, author_run_id, created_at, size
-  from document_versions
- where account_id = :account_id and canvas_id = :canvas_id and version_no < :before
-   and
-   -- include: document_is_active
- order by version_no desc limit :limit;
 
 -- name: read_revision
 -- Return the text of the current draft or of a version by its revision.

@@ -61,7 +61,7 @@ update canvases
        unreviewed = coalesce(:unreviewed, unreviewed),
        written_at = iif(:written_by is null, written_at, :now),
        revision = revision + :step,
-       last_seq = last_seq + :events,
+       last_seq = last_seq + :event_count,
        updated_at = iif(:step = 0, updated_at, max(:now, updated_at + 1000))
  where account_id = :account_id and canvas_id = :canvas_id
 returning revision, last_seq, spec_revision, is_accepted, updated_at;
@@ -69,25 +69,40 @@ returning revision, last_seq, spec_revision, is_accepted, updated_at;
 -- name: take_canvas_positions
 -- Take the log positions of events, which the caller adds in the same transaction. The revision of the canvas
 -- stays.
-update canvases set last_seq = last_seq + :events where account_id = :account_id and canvas_id = :canvas_id
+update canvases set last_seq = last_seq + :event_count
+ where account_id = :account_id and canvas_id = :canvas_id
 returning last_seq, revision;
+
+-- define: refreshes
+-- The refresh jobs of the new spec, passed as one list per column.
+select :account_id as account_id, :canvas_id as canvas_id, r.value as refresh_id,
+       json_extract(:action_ids, '$[' || r.key || ']') as action_id,
+       json_extract(:every_ms, '$[' || r.key || ']') as every_ms,
+       json_extract(:only_watched, '$[' || r.key || ']') as only_watched
+  from json_each(:refresh_ids) as r;
 
 -- name: delete_refreshes
 -- Delete the refresh jobs that the new spec has changed or does not contain.
 delete from canvas_refreshes
  where account_id = :account_id and canvas_id = :canvas_id
-   and json_array(refresh_id, action_id, every_ms, only_watched) not in (select value from json_each(:kept));
+   and (account_id, canvas_id, refresh_id, action_id, every_ms, only_watched) not in (
+  -- include: refreshes
+);
 
--- name: add_refresh
--- Add a refresh job of the new spec. An existing job keeps its due time.
+-- name: add_refreshes
+-- Add the refresh jobs of the new spec. Existing jobs keep their due times.
 insert into canvas_refreshes (account_id, canvas_id, refresh_id, action_id, every_ms, only_watched, next_at)
-values (:account_id, :canvas_id, :refresh_id, :action_id, :every_ms, :only_watched, :now + :every_ms * 1000)
+select *, :now + every_ms * 1000 from (
+  -- include: refreshes
+) where true
 on conflict do nothing;
 
--- name: put_asset
--- Store an asset; an existing asset at its path is replaced.
+-- name: put_assets
+-- Store assets; existing assets at their paths are replaced.
 insert into canvas_assets (account_id, canvas_id, path, blob_key, size)
-values (:account_id, :canvas_id, :path, :blob_key, :size)
+select :account_id, :canvas_id, a.value, json_extract(:blob_keys, '$[' || a.key || ']'),
+       json_extract(:sizes, '$[' || a.key || ']')
+  from json_each(:paths) as a where true
 on conflict (account_id, canvas_id, path) do update set blob_key = excluded.blob_key, size = excluded.size;
 
 -- name: add_canvas_event
@@ -95,20 +110,20 @@ on conflict (account_id, canvas_id, path) do update set blob_key = excluded.blob
 insert into canvas_events (account_id, canvas_id, seq, event_type, visibility, payload, created_at)
 values (:account_id, :canvas_id, :seq, :event_type, :visibility, :payload, :now);
 
--- name: log_reference
--- Store a reference from an event or a record of a canvas to an artifact, with the position of this mention.
+-- name: log_references
+-- Store references from an event or a record of a canvas to artifacts, with the position of this mention.
 insert into artifact_refs (account_id, artifact_id, canvas_id, mentioned_seq)
-select account_id, artifact_id, :canvas_id, :seq from artifacts
- where account_id = :account_id and artifact_id = :artifact_id and is_stored
+select account_id, artifact_id, :canvas_id, :last_seq from artifacts
+ where account_id = :account_id and artifact_id = any(:logs) and is_stored
 on conflict (account_id, artifact_id, canvas_id) where canvas_id is not null
 do update set mentioned_seq = excluded.mentioned_seq;
 
--- name: hold_reference
--- Store a reference from the state or the spec of a canvas to an artifact, once: both are compared before a
+-- name: hold_references
+-- Store references from the state or the spec of a canvas to artifacts, once: both are compared before a
 -- reference is released.
 insert into artifact_refs (account_id, artifact_id, canvas_id, mentioned_seq)
-select account_id, artifact_id, :canvas_id, :seq from artifacts
- where account_id = :account_id and artifact_id = :artifact_id and is_stored
+select account_id, artifact_id, :canvas_id, :last_seq from artifacts
+ where account_id = :account_id and artifact_id = any(:holds) and is_stored
 on conflict do nothing;
 
 -- name: trim_canvas_log
@@ -117,7 +132,7 @@ update canvases as c
    set oldest_seq = coalesce((select min(seq) from canvas_events e
                                where e.account_id = c.account_id and e.canvas_id = c.canvas_id
                                  and e.seq >= c.oldest_seq and e.seq < min(c.last_seq, c.oldest_seq + :step)
-                                 and e.created_at >= :before),
+                                 and e.created_at >= :now - make_interval(secs => :seconds)),
                              min(c.last_seq, c.oldest_seq + :step))
  where account_id = :account_id and canvas_id = :canvas_id and oldest_seq < last_seq
 returning oldest_seq;

@@ -17,7 +17,8 @@ select d.account_id, d.canvas_id, d.session_id, d.epoch, d.lease_id, d.lease_run
        n.text, n.revision_id,
        (select a.revision_id from document_versions a
          where a.account_id = d.account_id and a.canvas_id = d.canvas_id
-         order by a.version_no desc limit 1) as version_revision_id
+         order by a.version_no desc limit 1) as version_revision_id,
+       :now as read_at
   from documents d
   join canvases c on c.account_id = d.account_id and c.canvas_id = d.canvas_id and c.deleted_at is null
   left join document_drafts n
@@ -33,15 +34,15 @@ select canvas_id from documents indexed by documents_session_idx
  order by created_at desc, canvas_id desc limit :limit;
 
 -- name: read_claimed_run
--- Return the state of a run if the worker still holds the claim of its attempt, and whether its session or
--- that of the document has a later message. RX-13, CT-19, RS-79
-select cancel_requested_at,
+-- Return a run if the worker still holds the claim of its attempt, and whether the user has cancelled it, or
+-- sent a later message in its session or in that of the document. RX-13, CT-19, RS-79
+select cancel_requested_at is not null or
        exists (select 1 from runs l indexed by runs_session_idx
                 where l.account_id = r.account_id and l.queue_no > r.queue_no
                   and l.session_id in (r.session_id, (select d.session_id from documents d
                                                        where d.account_id = :account_id
                                                          and d.canvas_id = :canvas_id)))
-         as has_later_message
+         as is_interrupted
   from runs r
  where run_id = :run_id and account_id = :account_id and owner_id = :worker_id and attempt = :attempt
    and status = 'running' and lease_until > :lease_now;
@@ -99,7 +100,7 @@ returning canvas_id, epoch;
 
 -- name: renew_leases
 -- Extend the leases of these runs that have not expired. CT-14
-update documents set lease_expires_at = :until
+update documents set lease_expires_at = :now + make_interval(secs => :seconds)
  where rowid in (select rowid from documents indexed by documents_leased_idx
                   where lease_id is not null and lease_run_id in (select value from json_each(:run_ids))
                     and lease_expires_at > :now);
@@ -129,21 +130,6 @@ select * from (
     cross join document_drafts n on n.account_id = d.account_id and n.canvas_id = d.canvas_id
    where d.account_id = :account_id and d.session_id = :session_id and d.has_unreported and d.is_active)
  where not is_reported order by created_at, canvas_id, draft_no;
-
--- define: document_is_active
--- Whether the document exists for its account.
-exists (select 1 from documents d join canvases c on c.account_id = d.account_id and c.canvas_id = d.canvas_id
-         where d.account_id = :account_id and d.canvas_id = :canvas_id and d.is_active
-           and c.deleted_at is null);
-
--- name: list_versions
--- Return a page of versions, newest first.
-select v.version_no, v.revision_id, v.author_kind, v.author_id, v.author_run_id, v.created_at, v.size
-  from document_versions v
- where v.account_id = :account_id and v.canvas_id = :canvas_id and v.version_no < :before
-   and
-   -- include: document_is_active
- order by v.version_no desc limit :limit;
 
 -- name: read_revision
 -- Return the text of the current draft or of a version by its revision.
