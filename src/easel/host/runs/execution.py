@@ -93,22 +93,16 @@ class RunExecution:
 
     def _report_failure(self, claim: Claim, problem: Exception) -> str:
         """Log and audit why a run failed. Returns the reason that its user is shown."""
-        event, reference = (
-            ("run.failed", None) if isinstance(problem, HostError) else ("run.error", new_reference())
-        )
-        self._audit.record_exception(
-            agent_of(claim.account_id, claim.run_id),
-            event,
-            problem,
-            reference=reference,
-            subject=claim.run_id,
-        )
+        principal, subject = agent_of(claim.account_id, claim.run_id), claim.run_id
         if isinstance(problem, HostError):
+            self._audit.record_exception(principal, "run.failed", problem, subject=subject)
             # A model provider's error message may quote the API key or the whole request.
             reason = shorten(self._audit.redact(problem.message))
-            log.info(event, run_id=claim.run_id, reason=reason)
+            log.info("run.failed", run_id=claim.run_id, reason=reason)
             return reason
-        log.error(event, run_id=claim.run_id, reference=reference, exc_info=problem)
+        reference = new_reference()
+        self._audit.record_exception(principal, "run.error", problem, reference=reference, subject=subject)
+        log.error("run.error", run_id=claim.run_id, reference=reference, exc_info=problem)
         return InternalError(reference=reference).message
 
     async def _read_progress(self, claim: Claim) -> Progress:

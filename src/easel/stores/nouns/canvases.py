@@ -197,8 +197,9 @@ class SqlCanvases(ABC):
         if isinstance(change, ExecutionChange):
             yield from _store_transition(change.transition, stored, seconds)
         outcome = build_outcome(snapshot, change, stored)
-        unused = yield from find_unused_blobs([*outcome.orphaned_blobs, *released])
-        return replace(outcome, orphaned_blobs=unused)
+        if blob_keys := [*outcome.orphaned_blobs, *released]:
+            blob_keys = yield from find_unused_blobs(blob_keys)
+        return replace(outcome, orphaned_blobs=blob_keys)
 
     def _delete(self, ids: Ids, check: Decide) -> Steps[list[str] | None]:
         snapshot = yield from self._load(ids)
