@@ -3,7 +3,7 @@
 Every service call and every query of an account's rows has a principal. RS-76
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from easel.ids import AccountId, RunId, UserId
@@ -11,9 +11,12 @@ from easel.ids import AccountId, RunId, UserId
 MAIN_AGENT = "main"  # the id of the agent that executes runs
 
 
-class Scope(StrEnum):
-    DEBUG = "debug"  # may read internal events
-    ADMIN = "admin"  # may read metrics and the audit trail
+class Role(StrEnum):
+    """The role of a principal in its account; each includes the rights of those before it. RS-76"""
+
+    VIEWER = "viewer"  # reads
+    MEMBER = "member"  # also talks, presses, confirms, edits and accepts
+    ADMIN = "admin"  # also secrets, settings, audit and debug
 
 
 class PrincipalKind(StrEnum):
@@ -41,8 +44,9 @@ class ActorKind(StrEnum):
 class Principal:
     account_id: AccountId
     name: str
-    scopes: frozenset[Scope] = frozenset()
     kind: PrincipalKind = PrincipalKind.USER
+    role: Role = Role.VIEWER  # the default has the fewest rights
+    is_operator: bool = False  # administers the host, and reads no other account's rows
     user_id: UserId | None = None  # the person who acts; None for a program
     token_id: str | None = None  # the token that authenticated the request
     only_node: str | None = None  # the node id that a node's token is bound to; None: not bound yet
@@ -53,8 +57,10 @@ class Principal:
         if self.user_id is not None and self.kind is not PrincipalKind.USER:
             raise ValueError(f"a principal of kind {self.kind} must not have a user_id")
 
-    def has_scope(self, scope: Scope) -> bool:
-        return scope in self.scopes
+    @property
+    def may_debug(self) -> bool:
+        """Return whether the principal may read internal events. RS-36"""
+        return self.is_person and self.role is Role.ADMIN
 
     @property
     def is_person(self) -> bool:
@@ -73,6 +79,13 @@ class Principal:
     def actor_id(self) -> str:
         """The id of the actor in provenance: a person's user id, otherwise the name. CC-17, RS-33"""
         return self.name if self.user_id is None else self.user_id
+
+
+def as_program(principal: Principal, kind: PrincipalKind, name: str | None = None) -> Principal:
+    """Return the principal of a program that acts for this one: it is no person and no operator."""
+    role = Role.VIEWER if kind is PrincipalKind.NODE else principal.role
+    name = principal.name if name is None else name
+    return replace(principal, name=name, kind=kind, role=role, is_operator=False, user_id=None)
 
 
 def host_for(account_id: AccountId) -> Principal:

@@ -12,7 +12,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from easel.core.account import Person
-from easel.core.principal import Principal, PrincipalKind, Scope
+from easel.core.principal import Principal, PrincipalKind, Role
 from easel.errors import BadInput
 from easel.ids import AccountId
 
@@ -52,8 +52,8 @@ class NewToken:
 def principal_of(token: Token | NewToken, person: Person | None) -> Principal | None:
     """Return the principal of a token. None for a user's token whose account is not that of a person.
 
-    Only the operator in person is an administrator; tokens of the operator's services and nodes are not.
-    RS-76
+    Everybody is admin of their own account, and so are their services. Only in person is an operator one:
+    tokens of the operator's services and nodes are not. RS-76
     """
     is_person = token.kind is TokenKind.USER
     if is_person and person is None:
@@ -62,8 +62,9 @@ def principal_of(token: Token | NewToken, person: Person | None) -> Principal | 
     return Principal(
         token.account_id,
         token.name,
-        frozenset(Scope) if user is not None and user.is_operator else frozenset[Scope](),
         PrincipalKind(token.kind.value),
+        Role.VIEWER if token.kind is TokenKind.NODE else Role.ADMIN,
+        is_operator=user is not None and user.is_operator,
         user_id=None if user is None else user.user_id,
         token_id=token.token_id,
         only_node=token.node_id,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from easel.core.principal import PrincipalKind, Scope
+from easel.core.principal import PrincipalKind, Role
 from easel.core.token import TokenKind
 from easel.errors import BadInput, NotFound, NotSignedIn, TooManyFailures, Unavailable
 from easel.host.auth.throttle import SignInThrottle
@@ -85,9 +85,8 @@ async def test_token_authenticates_the_principal_it_was_created_for(
         PrincipalKind(kind.value),
         made.token_id,
     )
-    assert principal.scopes == (frozenset(Scope) if kind is TokenKind.USER else frozenset()), (
-        "only a person administers"
-    )
+    assert principal.is_operator == (kind is TokenKind.USER), "only a person is an operator"
+    assert principal.role is (Role.VIEWER if kind is TokenKind.NODE else Role.ADMIN)
     for wrong in (secret[:-1], secret + "x", secret.upper(), made.token_id):
         assert await signing_in.credentials.authenticate(wrong) is None
 
@@ -100,11 +99,11 @@ async def test_only_the_operator_in_person_administers(
     await harness.sql("insert into people (user_id) values ('ada')")
     _, secret = await tokens.create("ada", TokenKind.USER)
     ada = await signing_in.by_token(secret)
-    assert (ada.account_id, ada.user_id, ada.scopes) == ("ada", "ada", frozenset())
+    assert (ada.account_id, ada.user_id, ada.role, ada.is_operator) == ("ada", "ada", Role.ADMIN, False)
     await harness.sql("update people set is_operator = (user_id = 'ada')")
     instance = SigningIn(harness)
-    assert (await instance.by_token(secret)).scopes == frozenset(Scope)
-    assert (await instance.by_token()).scopes == frozenset(), "the owner's token has no rights of its own"
+    assert (await instance.by_token(secret)).is_operator
+    assert not (await instance.by_token()).is_operator, "the owner's token has no rights of its own"
 
 
 @rule("RS-76")

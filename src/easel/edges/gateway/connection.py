@@ -7,13 +7,13 @@ and a client that does not read is disconnected.
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import structlog
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from easel.core.principal import ANONYMOUS, Principal, PrincipalKind
+from easel.core.principal import ANONYMOUS, Principal, PrincipalKind, as_program
 from easel.edges.caller import Caller
 from easel.edges.decoding import warn_in_error, with_warnings
 from easel.edges.errors import CONNECTION
@@ -287,7 +287,7 @@ class Connection:
     async def _connect_node(
         self, request_id: str, params: Connect, principal: Principal, warnings: list[str]
     ) -> None:
-        """Register the node. The connection gets no scopes, even if its token is a user's."""
+        """Register the node. The connection gets a node's rights, even if its token is a user's."""
         limits, client = self._limits, params.client
         registration = NodeRegistration(
             principal, client.id, params.tools, self.id, client.version, client.platform
@@ -301,7 +301,7 @@ class Connection:
         except HostError:
             self._registration = None
             raise
-        self.principal = replace(principal, kind=PrincipalKind.NODE, user_id=None, scopes=frozenset())
+        self.principal = as_program(principal, PrincipalKind.NODE)
         self.client_id, self._node = client.id, side
         self._socket.scope["extensions"][CONNECTION]["watch"](NODE_HEARTBEAT_SECONDS)
         node_limits = {"frameBytes": limits.frame_bytes, "resultBytes": limits.result_bytes}

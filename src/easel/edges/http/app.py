@@ -22,7 +22,6 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from uvicorn.protocols.utils import ClientDisconnected
 
 from easel.core.principal import ANONYMOUS, Principal
-from easel.core.principal import Scope as PrincipalScope
 from easel.edges.decoding import Decoded, NoParams, warn_in_error
 from easel.edges.http import audit
 from easel.edges.http.calls import (
@@ -212,8 +211,8 @@ class HttpEdge:
             raise NotSignedIn
         request.scope["state"]["principal"] = principal
         refuse_nodes(principal)
-        if row.access is Access.ADMIN and not principal.has_scope(PrincipalScope.ADMIN):
-            raise Forbidden(problem="this needs the scope admin.")
+        if row.access is Access.ADMIN and not principal.is_operator:
+            raise Forbidden(problem="only an operator of this host may do this.")
         return principal
 
     def _cookie(self, scope: Scope) -> SessionCookie:

@@ -2,7 +2,7 @@
 
 from starlette.responses import Response
 
-from easel.core.principal import Principal, Scope
+from easel.core.principal import Principal
 from easel.core.stream.filter import CANVAS, RUN_STATE, WHOLE_RUN, EventFilter
 from easel.core.stream.log import parse_cursor
 from easel.edges.http.calls import Call
@@ -34,7 +34,7 @@ async def subscribe(
     tails: Tails, principal: Principal, name: str, view: EventFilter, query: StreamQuery
 ) -> Subscription | None:
     """Open a subscription with the cursor and the debug mode of the query; None at the end of a log."""
-    if query.debug == "1" and principal.has_scope(Scope.DEBUG):
+    if query.debug == "1" and principal.may_debug:
         view = view.with_internal()
     cursor = None if query.last_event_id is None else parse_cursor(query.last_event_id)
     return await tails.open(principal, name, cursor, view)

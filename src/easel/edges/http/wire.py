@@ -106,7 +106,7 @@ class StreamQuery(Params):
         str | None, Meta(description="Resume after this event; the Last-Event-ID header takes precedence.")
     ] = None
     debug: Annotated[
-        str, Meta(description="1 includes internal events, for principals with the scope debug.")
+        str, Meta(description="1 includes internal events, for persons who are admin of the account.")
     ] = ""
 
 

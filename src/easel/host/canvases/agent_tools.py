@@ -6,14 +6,13 @@ it (RS-59). Does not know models.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import msgspec
 
 from easel.core.canvas.assets import asset_content
 from easel.core.canvas.canvas import Canvas, CanvasSnapshot
-from easel.core.principal import MAIN_AGENT, Principal, PrincipalKind
+from easel.core.principal import MAIN_AGENT, Principal, PrincipalKind, as_program
 from easel.core.session.session import session_id_of_key
 from easel.core.stream.envelope import Visibility
 from easel.core.stream.log import LoggedEvent
@@ -118,9 +117,7 @@ class _CanvasTool:
         self._views = views
 
     async def use(self, args: Args, context: ToolContext) -> Any:
-        principal = replace(
-            context.principal, name=MAIN_AGENT, kind=PrincipalKind.AGENT, user_id=None, scopes=frozenset()
-        )
+        principal = as_program(context.principal, PrincipalKind.AGENT, MAIN_AGENT)
         match args["operation"]:
             case "upsert":
                 return await self._upsert(principal, args, context.session_key)
