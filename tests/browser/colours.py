@@ -67,6 +67,17 @@ _TEXTS = """(within) => {
   return found;
 }"""
 
+# How often a control became busy or idle, or disabled: between two calls it may have been drawn faint.
+_CHANGES = """() => {
+  window.stateChanges ??= {count: 0, observer: new MutationObserver((records) => {
+    window.stateChanges.count += records.length;
+  })};
+  window.stateChanges.observer.observe(
+    document, {subtree: true, attributeFilter: ["aria-busy", "disabled", "class"]}
+  );
+  return window.stateChanges.count;
+}"""
+
 _MEASURED = """async ([picture, texts]) => {
   const image = await createImageBitmap(await (await fetch(picture)).blob());
   const canvas = new OffscreenCanvas(image.width, image.height);
@@ -102,10 +113,11 @@ async def contrasts(page: Page, within: str = "body", frame: Frame | None = None
     """Return for each visible text: its content, contrast, colour and background."""
     where = frame or page
     async with asyncio.timeout(TIMEOUT_SECONDS):
-        while True:  # until the layout is the same before and after the screenshot
-            texts = await where.evaluate(_TEXTS, within)
+        while True:  # until nothing changed between the beginning and the end of the screenshot
+            changes, texts = await where.evaluate(_CHANGES), await where.evaluate(_TEXTS, within)
             picture = base64.b64encode(await page.screenshot(animations="disabled")).decode()
-            if texts == await where.evaluate(_TEXTS, within):
+            later = await where.evaluate(_TEXTS, within)
+            if texts == later and changes == await where.evaluate(_CHANGES):
                 break
     if frame is not None:
         frame_box = await page.locator("#stage iframe").bounding_box()
