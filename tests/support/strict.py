@@ -9,6 +9,12 @@ from typing import Any
 
 import msgspec
 
+from easel.core.stream.envelope import EVENT_TYPES
+from easel.edges.errors import ErrorDetail
+from easel.edges.gateway import frames
+from easel.edges.methods import CONNECTION_METHODS, METHODS
+from easel.errors import HostError, by_code
+
 
 class NotAsDescribed(AssertionError):
     """The server sent a value that its struct does not describe."""
@@ -26,3 +32,40 @@ def check(value: Any, shape: Any) -> None:
         raise NotAsDescribed(f"{problem}: {str(value)[:500]}") from None
     if again != value:
         raise NotAsDescribed(f"not described by {shape}: {str(value)[:500]} is decoded as {str(again)[:500]}")
+
+
+def check_result(method: str, payload: Any) -> None:
+    """Check the payload of a method's answer."""
+    row = METHODS.get(method) or CONNECTION_METHODS[method]
+    check(payload, row.result)
+
+
+def check_event(event_type: str, data: Any) -> None:
+    """Check the payload of a logged event."""
+    if event_type not in EVENT_TYPES:
+        raise NotAsDescribed(f"{event_type} is no event type")
+    check(data, EVENT_TYPES[event_type].payload)
+
+
+def check_error(error: Any, shape: Any = ErrorDetail) -> None:
+    """Check an error: its members, and that its code and its name are of one error of the closed set."""
+    check(error, shape)
+    kind = by_code(error["name"], HostError)
+    if (kind.gateway, kind.code) != (error["code"], error["name"]):
+        raise NotAsDescribed(f"not of the closed set: {error}")
+
+
+def check_frame(frame: Any) -> None:
+    """Check a frame of the gateway, but not the payload of an answer."""
+    match frame:
+        case {"type": "res", "ok": True}:
+            check(frame, frames.Answer)
+        case {"type": "res"}:
+            check(frame, frames.ErrorAnswerFrame)
+            check_error(frame["error"], frames.RefusedRequest)
+        case {"type": "evt", "seq": _}:
+            check(frame, frames.LoggedEventFrame)
+            check_event(frame["event"], frame["payload"])
+        case _:
+            check(frame, frames.Notice)
+            check(frame["payload"], frames.NOTICES[frame["event"]])
