@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
-from tests.support.sse import CONNECT_SECONDS, ContractBroken
-from tests.support.strict import check_frame, check_result
+from tests.support.sse import CONNECT_SECONDS
+from tests.support.strict import ContractBroken, check_frame, check_result
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec import UNSET, Struct, UnsetType
 
-from tests.support.strict import NotAsDescribed, check
+from tests.support.strict import ContractBroken, check
 
 
 class Inner(Struct):
@@ -41,5 +41,5 @@ def test_exact_value_passes(value: Any) -> None:
     ],
 )
 def test_any_difference_is_found(value: Any) -> None:
-    with pytest.raises(NotAsDescribed):
+    with pytest.raises(ContractBroken):
         check(value, Outer)

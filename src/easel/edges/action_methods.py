@@ -150,4 +150,4 @@ async def list_nodes(caller: Caller, params: ListItems) -> results.NodePage:
 
 async def invoke_tool(caller: Caller, params: InvokeTool) -> results.InvokedTool:
     result = await caller.services.invocations.invoke(caller.principal, params.tool, params.args or {})
-    return results.InvokedTool(result)
+    return results.InvokedTool(ok=True, result=result)

@@ -141,7 +141,7 @@ async def delete_canvas(caller: Caller, params: DeleteCanvas) -> results.Deleted
         )
     except NotFound:
         is_deleted = False
-    return results.DeletedCanvas(params.canvasId, is_deleted)
+    return results.DeletedCanvas(ok=True, canvasId=params.canvasId, deleted=is_deleted)
 
 
 async def open_canvas(caller: Caller, params: OpenCanvas) -> results.OpenedCanvas:
@@ -153,6 +153,7 @@ async def open_canvas(caller: Caller, params: OpenCanvas) -> results.OpenedCanva
     )
     canvas = snapshot.canvas
     return results.OpenedCanvas(
+        ok=True,
         canvasId=canvas.canvas_id,
         viewId=view.view_id,
         viewUrl=f"/canvas/{canvas.agent_id}/{canvas.canvas_id}",
@@ -171,7 +172,7 @@ async def close_canvas(caller: Caller, params: CloseCanvas) -> results.ClosedCan
     )
     if params.viewId is not None and not closed:
         raise NotFound(what="view", id=params.viewId[:200])
-    return results.ClosedCanvas(params.canvasId, closed)
+    return results.ClosedCanvas(ok=True, canvasId=params.canvasId, closed=closed)
 
 
 # --- versions -----------------------------------------------------------------------------------------------

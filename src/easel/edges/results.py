@@ -28,8 +28,8 @@ class ResultPart(Struct, forbid_unknown_fields=True):
     """A part of a result."""
 
 
-class Ok(Result, kw_only=True):
-    ok: bool = True
+class Ok(Result):
+    ok: Annotated[bool, Meta(description="Always true.")]
 
 
 class Pong(Result):

@@ -10,7 +10,7 @@ from msgspec import inspect
 
 from easel.core.stream.envelope import EVENT_TYPES, Stream
 from tests.sample_events import sample_events
-from tests.support.strict import NotAsDescribed, check
+from tests.support.strict import ContractBroken, check
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +28,7 @@ def test_samples_are_exactly_as_described(event_type: str) -> None:
     for data in (data for kind, data in SAMPLES if kind == event_type):
         check(data, shape)
         for wrong in ({**data, "more": 1}, {**data, "visibility": "secret"}):
-            with pytest.raises(NotAsDescribed):
+            with pytest.raises(ContractBroken):
                 check(wrong, shape)
 
 

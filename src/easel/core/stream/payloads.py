@@ -286,7 +286,7 @@ class EndedPayload(ActorPayload, kw_only=True):
 
 class ActionFinished(EndedPayload, kw_only=True):
     startedAt: Annotated[Milliseconds | UnsetType, Meta(description="Of a patch of the state.")] = UNSET
-    saveAs: Annotated[str | UnsetType, Meta(description="Where in the state its result is.")] = UNSET
+    saveAs: Annotated[str | Marker | UnsetType, Meta(description="Where in the state its result is.")] = UNSET
 
 
 class ActionFailedPayload(EndedPayload, kw_only=True):

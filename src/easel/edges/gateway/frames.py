@@ -79,8 +79,8 @@ def _request(frame: dict[str, Any], id_: str | None) -> Request:
 
 class Answer(Struct, tag_field="type", tag="res"):
     id: str
+    ok: bool
     payload: Any
-    ok: bool = True
 
 
 class RefusedRequest(ErrorDetail):
@@ -89,8 +89,8 @@ class RefusedRequest(ErrorDetail):
 
 class ErrorAnswerFrame(Struct, tag_field="type", tag="res"):
     id: Annotated[str | None, Meta(description="Null if the request has no valid id.")]
+    ok: bool
     error: RefusedRequest
-    ok: bool = False
 
 
 class LoggedEventFrame(Struct, tag_field="type", tag="evt"):
@@ -109,14 +109,14 @@ class Notice(Struct, tag_field="type", tag="evt"):
 
 
 def response(id_: str, payload: Any) -> str:
-    return msgspec.json.encode(Answer(id_, payload)).decode()
+    return msgspec.json.encode(Answer(id_, ok=True, payload=payload)).decode()
 
 
 def error_response(id_: str | None, problem: HostError) -> str:
     found = error_detail(problem)
     retryable = UNSET if problem.retry_after is None else True
     error = RefusedRequest(found.code, found.name, found.message, found.details, retryable)
-    return msgspec.json.encode(ErrorAnswerFrame(id_, error), enc_hook=str).decode()
+    return msgspec.json.encode(ErrorAnswerFrame(id_, ok=False, error=error), enc_hook=str).decode()
 
 
 def event(logged: LoggedEvent) -> str:

@@ -62,7 +62,7 @@ class NodeSide:
     async def handle(self, request: frames.Request) -> None:
         """Handle a request of the node. Raises a `HostError` if the request is refused."""
         is_accepted, warnings = self._accept(request)
-        receipt = Receipt(dropped=UNSET if is_accepted else True)
+        receipt = Receipt(ok=True, dropped=UNSET if is_accepted else True)
         answer = with_warnings(receipt, [*request.warnings, *warnings])
         self._receipts.append(frames.response(request.id, answer))
         if len(self._receipts) >= MAX_RECEIPTS:
