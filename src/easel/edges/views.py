@@ -1,7 +1,8 @@
 """Canvases, executions, tools and nodes as results of the gateway's methods."""
 
+from collections.abc import Mapping
 from datetime import datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from msgspec import UNSET, UnsetType, convert, structs
 
@@ -24,13 +25,17 @@ def or_unset(value: Value | None) -> Value | UnsetType:
 
 
 def descriptor(canvas: Canvas) -> results.CanvasDescriptor:
+    return _descriptor(canvas, canvas.spec)
+
+
+def _descriptor(canvas: Canvas, spec: Mapping[str, Any]) -> results.CanvasDescriptor:
     """Return the descriptor of a canvas; a client subscribes to events after `lastSeq`. CV-14"""
     return results.CanvasDescriptor(
         canvasId=canvas.canvas_id,
         agentId=canvas.agent_id,
         title=canvas.title,
         ownerSessionKey=canvas.session_key,
-        mode=canvas.spec.get("mode", "html"),
+        mode=spec.get("mode", "html"),
         entryAsset=ENTRY,
         createdAt=to_ms(canvas.created_at),
         updatedAt=to_ms(canvas.updated_at),
@@ -41,9 +46,10 @@ def descriptor(canvas: Canvas) -> results.CanvasDescriptor:
 
 def canvas_view(snapshot: CanvasSnapshot) -> results.CanvasResult:
     canvas = snapshot.canvas
+    spec = canvas.spec  # decoded on demand
     return results.CanvasResult(
-        descriptor=descriptor(canvas),
-        spec=canvas.spec,
+        descriptor=_descriptor(canvas, spec),
+        spec=spec,
         state=canvas.state,
         assets=[asset.path for asset in snapshot.assets],
         accepted=snapshot.is_accepted,
