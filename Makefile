@@ -4,7 +4,7 @@ ARGS ?=
 VENV := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run check test browsers lint format bench soak rules lock clean
+.PHONY: help run check test browsers lint format types bench soak rules lock clean
 
 help: ## list the targets
 	@echo "make run     set up and start Easel (API, worker, UI); ARGS=\"--port 9000\""
@@ -13,6 +13,7 @@ help: ## list the targets
 	@echo "make browsers  the drills of canvas pages on Debian's oldest and newest Chromium and on Firefox ESR"
 	@echo "make lint    ruff and basedpyright only"
 	@echo "make format  format and sort imports with ruff"
+	@echo "make types   print TypeScript's types of the wire into web/src"
 	@echo "make bench   ratios against floors and peers, measured in one run; ARGS selects some"
 	@echo "make soak    the long fault drills at full length (SOAK_SECONDS=600)"
 	@echo "make rules   which rules and fault cases have a test"
@@ -42,6 +43,10 @@ lint:
 format:
 	@$(PYTHON) scripts/prepare.py test-python
 	@$(VENV)/ruff check --quiet --fix . ; $(VENV)/ruff format .
+
+types:
+	@$(PYTHON) scripts/prepare.py test-python
+	@$(VENV)/python scripts/wire_types.py
 
 bench:
 	@$(PYTHON) scripts/prepare.py bench

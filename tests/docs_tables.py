@@ -11,13 +11,14 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import typer.main
 from prometheus_client.metrics import MetricWrapperBase
 
 from easel import errors, settings
 from easel.cli import app as cli
 from easel.core.run.status import MOVES, TERMINAL, Status
-from easel.core.stream.envelope import EVENT_TYPES, Stream
+from easel.core.stream.envelope import EVENT_TYPES, EventType
 from easel.core.validation import MAX_DEPTH
 from easel.core.web.hosts import FETCH
 from easel.edges.decoding import NoParams
@@ -33,7 +34,6 @@ from easel.host.documents import definitions as document_tools
 from easel.host.tools.native import native_tools
 from easel.sandbox import definitions as machine
 from tests import spec_reference
-from tests.sample_events import sample_events
 from tests.spec_reference import GROUPS
 
 if TYPE_CHECKING:
@@ -103,22 +103,37 @@ def errors_table() -> str:
     return table(["name", "HTTP", "code", "JSON-RPC", "message"], rows)
 
 
-def fields_of(event_type: str) -> str:
-    """Return the fields of `data`, with `?` after optional ones."""
-    samples = [event.data for event in sample_events() if event.type == event_type]
-    names = dict.fromkeys(name for data in samples for name in data if name != "visibility")
-    fields = [name + ("" if all(name in data for data in samples) else "?") for name in names]
-    # A store adds the agent when it reads the log of a canvas.
-    added = ["agentId"] if EVENT_TYPES[event_type].stream is Stream.VISUALS else []
-    return ", ".join(code(name) for name in [*added, *fields])
+def fields_of(row: EventType) -> str:
+    """Return the fields of `data` but those that `seal()` adds, with `?` after optional ones."""
+    fields = sorted(msgspec.structs.fields(row.payload), key=lambda field: field.required, reverse=True)
+    return ", ".join(
+        code(field.encode_name + ("" if field.required else "?"))
+        for field in fields
+        if field.encode_name not in ("visibility", "provenance")
+    )
 
 
 def events_table() -> str:
     rows = [
-        (code(row.name), row.stream.value, row.visibility.value, fields_of(row.name))
+        (code(row.name), row.stream.value, row.visibility.value, code(row.payload.__name__), fields_of(row))
         for row in EVENT_TYPES.values()
     ]
-    return table(["type", "stream", "visibility", "fields of `data`"], rows)
+    return table(["type", "stream", "visibility", "payload", "fields of `data`"], rows)
+
+
+def payloads() -> str:
+    """Return a table for every payload of an event, and for the structs in them."""
+    shapes = dict.fromkeys(row.payload for row in EVENT_TYPES.values())
+    _, schemas = msgspec.json.schema_components(shapes, ref_template="#/{name}")
+    return "\n\n".join(
+        f"### `{name}`\n\n"
+        + fields_table(
+            (field, part, field in schema["required"])
+            for field, part in schema["properties"].items()
+            if field not in ("visibility", "provenance")
+        )
+        for name, schema in schemas.items()
+    )
 
 
 ACCESS = {Access.OPEN: "anyone", Access.USER: "user", Access.ADMIN: "administrator"}
@@ -154,6 +169,8 @@ def type_of(schema: dict[str, Any]) -> str:
         return code(schema["$ref"].rpartition("/")[2])
     if "anyOf" in schema:
         return " or ".join(type_of(option) for option in schema["anyOf"])
+    if "enum" in schema:
+        return " or ".join(code(value) for value in schema["enum"])
     if schema.get("type") == "array":
         return "list of " + type_of(schema["items"])
     bounds = [
@@ -390,6 +407,7 @@ GENERATED: dict[str, tuple[str, Callable[[], str]]] = {
     "settings": ("docs/reference/settings.md", settings_table),
     "errors": ("docs/reference/errors.md", errors_table),
     "events": ("docs/reference/events.md", events_table),
+    "payloads": ("docs/reference/events.md", payloads),
     "routes": ("docs/reference/http.md", routes_table),
     "shapes": ("docs/reference/http.md", structures),
     "verbs": ("docs/reference/cli.md", commands_text),

@@ -9,18 +9,19 @@ from easel.core.action.ending import (
     complete_execution,
     expire_confirmation,
     fail_execution,
+    fail_start,
     reject_execution,
 )
 from easel.core.action.execution import actor_of
 from easel.core.action.hints import remember_hints
 from easel.core.action.output import OutputChunk, output_events
-from easel.core.action.transitions import ActionStart, Rules, start_execution
+from easel.core.action.transitions import ActionStart, Rules, StartFailed, start_execution
 from easel.core.canvas.actions import Confirm
 from easel.core.canvas.canvas import Canvas, CanvasSnapshot
 from easel.core.canvas.events import CanvasEvents
 from easel.core.canvas.spec import parse_spec
 from easel.core.document.document import Author, AuthorKind
-from easel.core.document.lease import Free
+from easel.core.document.lease import Free, Held
 from easel.core.run import boards
 from easel.core.run.conversation import ContextStart, ProviderData, Step, ToolCall, ToolResult, Usage
 from easel.core.run.events import RunEvents
@@ -31,13 +32,17 @@ from easel.core.stream.json_text import to_json
 from easel.core.stream.message_text import EncodedRun, take_out_runs
 from easel.core.tool.definition import ToolDefinition
 from easel.errors import ActionFailed
-from easel.ids import OWNER, CallId, CanvasId, MessageId, RunId, artifact_id
+from easel.ids import OWNER, CallId, CanvasId, MessageId, RunId, SessionId, artifact_id
 from tests.support.principals import THE_OWNER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from easel.core.stream.envelope import Envelope
+
+
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+ERROR = {"code": 500, "name": "ACTION_FAILED", "message": "it broke"}
 
 
 def sample_events() -> list[Envelope]:
@@ -66,7 +71,7 @@ def sample_events() -> list[Envelope]:
         make.step(
             2,
             Step("", (), usage=Usage(1, 1), provider_data=ProviderData("anthropic", {}), prefix="0"),
-            ContextStart(),
+            ContextStart(RunId("run_0"), {CanvasId("doc"): "0" * 64}),
             Instructions("Be brief.", ()),
         ),
         make.hidden_update(message, "Canvas update", Author(AuthorKind.PERSON, "owner")),
@@ -88,11 +93,12 @@ def sample_events() -> list[Envelope]:
         ),
         *action_events(),
         on_canvas.refresh_failed(
-            2, {"refreshId": "poll", "actionId": "look", "error": {}, "failures": 1, "retryInMs": 2_000}
+            2, {"refreshId": "poll", "actionId": "look", "error": ERROR, "failures": 1, "retryInMs": 2_000}
         ),
         on_canvas.refresh_recovered(2, {"refreshId": "poll", "actionId": "look"}),
         on_canvas.document_changed(2, "0" * 64, 1, Author(AuthorKind.ASSISTANT, "main", RunId("run_1"))),
         on_canvas.lease_changed(2, Free(1), "message"),
+        on_canvas.lease_changed(2, Held(1, "lease_1", RunId("run_1"), SessionId("s"), AT), "check_out"),
     ]
 
 
@@ -115,10 +121,13 @@ def action_events() -> Iterator[Envelope]:
     }
     raw = {
         "version": 1,
-        "toolPolicy": {"allow": ["gsv__Echo"]},
-        "actions": {**actions, "ask": {**call, "confirm": "always"}},
+        "toolPolicy": {"allow": ["gsv__Echo", "gsv__Missing"]},
+        "actions": {
+            **actions,
+            "ask": {**call, "confirm": "always"},
+            "break": {**call, "tool": "gsv__Missing"},
+        },
     }
-    at = datetime(2026, 1, 1, tzinfo=UTC)
     canvas = Canvas(
         account_id=principal.account_id,
         canvas_id=CanvasId("cockpit"),
@@ -131,8 +140,8 @@ def action_events() -> Iterator[Envelope]:
         last_seq=1,
         spec_revision=1,
         is_accepted=True,
-        created_at=at,
-        updated_at=at,
+        created_at=AT,
+        updated_at=AT,
         tool_hints=remember_hints(spec := parse_spec(raw), {"gsv__Echo": echo}),
     )
     snapshot = CanvasSnapshot(canvas)
@@ -141,7 +150,7 @@ def action_events() -> Iterator[Envelope]:
         floor=Confirm.NEVER,
         state_bytes=10_000,
     )
-    for action_id in actions | {"ask": None}:
+    for action_id in (*actions, "ask", "break"):
         start = ActionStart(
             principal=principal,
             actor=actor,
@@ -150,7 +159,11 @@ def action_events() -> Iterator[Envelope]:
             owner_id="wrk_1",
             now_ms=1,
         )
-        started = start_execution(snapshot, spec, start, rules)
+        try:
+            started = start_execution(snapshot, spec, start, rules)
+        except StartFailed as failure:
+            yield from fail_start(canvas, failure, "it broke").events
+            continue
         yield from started.events
         if action_id == "say":
             decide = complete_execution("x", started, principal, now_ms=2, state_bytes=10_000)

@@ -20,7 +20,6 @@ import pytest
 
 from easel import settings
 from easel.core.canvas.spec import parse_spec
-from easel.core.stream.envelope import EVENT_TYPES
 from easel.edges.http.routes import ROUTES
 from easel.edges.methods import METHODS
 from easel.errors import BadInput
@@ -37,7 +36,6 @@ from tests.docs_tables import (
     parts_of,
     refresh,
     run_diagram,
-    sample_events,
 )
 from tests.spec_reference import ABSENT, GROUPS, REQUIRED
 from tests.test_architecture import MAX_LINE_LENGTH, machine_paths
@@ -66,10 +64,6 @@ def test_refreshing_changes_only_the_generated_parts() -> None:
     assert fresh.endswith("<!-- end of generated -->\nafter\n")
     assert parts_of(fresh) == {"life": run_diagram()}
     assert refresh(fresh) == fresh
-
-
-def test_every_event_type_has_a_sample() -> None:
-    assert {event.type for event in sample_events()} == set(EVENT_TYPES)
 
 
 def test_documents_show_the_newest_migration() -> None:

@@ -18,6 +18,7 @@ from easel.edges.http.chat import Cancel, ChatQuery, NewChatMessage
 from easel.edges.http.routes import ROUTES
 from easel.edges.methods import METHODS
 from easel.edges.params import NamedCanvas, WriteCanvas
+from easel.edges.results import Pong
 from easel.errors import BadInput
 from tests.core.test_unknown_members import misspelt
 from tests.requirements import rule
@@ -110,5 +111,5 @@ def test_frame_of_one_of_several_kinds_is_reviewed_as_its_kind() -> None:
 
 
 def test_own_warnings_of_an_answer_come_first() -> None:
-    assert with_warnings({"a": 1}, []) == {"a": 1}
-    assert with_warnings({"warnings": ["own"]}, ["more"]) == {"warnings": ["own", "more"]}
+    assert with_warnings(Pong(), []) == Pong()
+    assert with_warnings(Pong(warnings=["own"]), ["more"]) == Pong(warnings=["own", "more"])

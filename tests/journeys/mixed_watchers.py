@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Literal
 
 from tests.support.chat import Chat, ChatRefused
 from tests.support.proxy import Proxy
-from tests.support.sse import RECONNECT_SECONDS, ContractBroken, CursorBy, Event, Stream, StreamRefused
+from tests.support.sse import RECONNECT_SECONDS, CursorBy, Event, Stream, StreamRefused
+from tests.support.strict import ContractBroken
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterator, Sequence

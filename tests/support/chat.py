@@ -18,15 +18,16 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 from websockets.frames import CloseCode
 
+from easel.edges.http.chat_frames import ChatNotice
 from tests.support.sse import (
     CONNECT_SECONDS,
     RECONNECT_SECONDS,
     TIMEOUT_SECONDS,
-    ContractBroken,
     Event,
     Refused,
     event_of,
 )
+from tests.support.strict import ContractBroken, check, check_error
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
@@ -72,20 +73,16 @@ def heard_in(frame: str | bytes, *, debug: bool) -> Heard:
     if isinstance(frame, bytes):
         raise ContractBroken(f"a binary frame: {frame[:100]!r}")
     said = json.loads(frame)
-    if isinstance(said, dict) and set(said) == {"type", "error"} and said["type"] == "error":
-        error = said["error"]
-        if not isinstance(error, dict) or not {"code", "name", "message"} <= set(error) <= {
-            "code",
-            "name",
-            "message",
-            "details",
-        }:
-            raise ContractBroken(f"not an error: {frame[:300]}")
-        return Complaint(error["code"], error["name"], error["message"], error.get("details", {}))
-    if isinstance(said, dict) and set(said) == {"type", "warnings"} and said["type"] == "warnings":
-        return Warned(said["warnings"])
-    if said == {"type": "pong"}:
-        return Pong()
+    if isinstance(said, dict) and said.get("type") in ("error", "warnings", "pong"):
+        check(said, ChatNotice)
+        match said:
+            case {"error": error}:
+                check_error(error)
+                return Complaint(error["code"], error["name"], error["message"], error.get("details", {}))
+            case {"warnings": warnings}:
+                return Warned(warnings)
+            case _:
+                return Pong()
     event = event_of(said)
     if event.type not in (PUBLIC_TYPES | INTERNAL_TYPES if debug else PUBLIC_TYPES):
         raise ContractBroken(f"{event.type} has no place in a chat")

@@ -17,7 +17,8 @@ from urllib.parse import urlsplit
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
-from tests.support.sse import CONNECT_SECONDS, ContractBroken
+from tests.support.sse import CONNECT_SECONDS
+from tests.support.strict import ContractBroken, check_frame, check_result
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -118,6 +119,7 @@ class GatewayClient:
             res = await answer
         if not res["ok"]:
             raise Refused(res["error"])
+        check_result(method, res["payload"])
         return res["payload"]
 
     async def refusal(self, method: str, params: Any = None) -> Refused | None:
@@ -171,15 +173,14 @@ class GatewayClient:
         if isinstance(frame, bytes):
             raise ContractBroken(f"a binary frame: {frame[:100]!r}")
         said = json.loads(frame)
-        match said.get("type"):
-            case "res" if {"type", "id", "ok", "payload" if said["ok"] else "error"} == set(said):
+        check_frame(said)
+        match said["type"]:
+            case "res":
                 if (answer := self._asked.pop(said["id"], None)) is not None:
                     if not answer.done():  # otherwise the caller has timed out
                         answer.set_result(said)
                 else:
                     self.strays.append(said)
                     self._stray_came.set()
-            case "evt" if {"type", "event", "payload"} <= set(said) <= {"type", "event", "payload", "seq"}:
-                self._events.put_nowait(Heard(said["event"], said["payload"], said.get("seq")))
             case _:
-                raise ContractBroken(f"not a frame of the gateway: {frame[:200]}")
+                self._events.put_nowait(Heard(said["event"], said["payload"], said.get("seq")))

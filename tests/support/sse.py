@@ -16,6 +16,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from urllib.parse import urlsplit
 
+from tests.support.strict import ContractBroken, check_event
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
     from contextlib import AbstractAsyncContextManager
@@ -29,10 +31,6 @@ TIMEOUT_SECONDS = 5.0
 # For each server of a follower, before it tries the next one.
 
 CursorBy = Literal["header", "query"]
-
-
-class ContractBroken(AssertionError):
-    """The server sent something that the contract forbids."""
 
 
 class Refused(Exception):
@@ -147,6 +145,7 @@ def event_of(envelope: Any) -> Event:
         raise ContractBroken(f"data without visibility: {data!r}")
     if datetime.fromisoformat(ts).tzinfo is None:
         raise ContractBroken(f"ts {ts!r} has no zone")
+    check_event(kind, data)
     return Event(seq, kind, ts, data)
 
 

@@ -7,7 +7,15 @@ import json
 import pytest
 
 from tests.support.chat import Complaint, heard_in
-from tests.support.sse import ContractBroken, Event
+from tests.support.sse import Event
+from tests.support.strict import ContractBroken
+
+DELTA: dict[str, object] = {"message_id": "msg_1", "text": "x"}
+DATA: dict[str, dict[str, object]] = {
+    "message.delta": DELTA,
+    "reasoning.delta": DELTA,
+    "step.completed": {"step": 1, "text": "", "calls": []},
+}
 
 
 def wire(number: int, kind: str = "message.delta", visibility: str = "public", **changes: object) -> str:
@@ -15,7 +23,7 @@ def wire(number: int, kind: str = "message.delta", visibility: str = "public", *
         "seq": number,
         "type": kind,
         "ts": "2026-11-01T00:00:00Z",
-        "data": {"visibility": visibility},
+        "data": {**DATA.get(kind, {}), "visibility": visibility},
     }
     return json.dumps(envelope | changes)
 

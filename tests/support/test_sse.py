@@ -6,7 +6,17 @@ import json
 
 import pytest
 
-from tests.support.sse import Comment, ContractBroken, Cursor, Event, Parser, Retry
+from tests.support.sse import Comment, Cursor, Event, Parser, Retry
+from tests.support.strict import ContractBroken
+
+DATA = {
+    "message.delta": {"message_id": "msg_1", "text": "x", "visibility": "public"},
+    "done": {
+        "status": "completed",
+        "visibility": "public",
+        "provenance": {"kind": "agent", "agent_id": "main", "node_id": "n", "run_id": "run_1"},
+    },
+}
 
 
 def wire(number: int, kind: str = "message.delta", **changes: object) -> bytes:
@@ -14,7 +24,7 @@ def wire(number: int, kind: str = "message.delta", **changes: object) -> bytes:
         "seq": number,
         "type": kind,
         "ts": "2026-11-01T00:00:00Z",
-        "data": {"visibility": "public"},
+        "data": DATA.get(kind, {"visibility": "public"}),
     }
     fields = {"id": str(number), "event": kind, "data": json.dumps(envelope | changes)}
     return ("".join(f"{name}: {value}\n" for name, value in fields.items()) + "\n").encode()
@@ -39,6 +49,7 @@ BREACHES = [
     ("no zone", wire(1, ts="2026-11-01T00:00:00")),
     ("no visibility", wire(1, data={})),
     ("extra key", wire(1, more=1)),
+    ("unknown member", wire(1, data=DATA["message.delta"] | {"more": 1})),
     ("unknown field", b"color: red\n"),
     ("no id", b"event: x\ndata: {}\n\n"),
     ("retry is no number", b"retry: soon\n"),

@@ -6,7 +6,7 @@ without any is decoded as fast as before; only one that is refused is searched. 
 
 from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 import msgspec
 from msgspec import inspect
@@ -62,11 +62,18 @@ def decode_json(text: bytes | str, shape: Any) -> Decoded:
         return decode_members(msgspec.json.decode(text), shape)
 
 
-def with_warnings(payload: Any, warnings: list[str]) -> Any:
-    """Return the payload of an answer with these warnings after its own."""
-    if not warnings:
-        return payload
-    return {**payload, "warnings": [*payload.get("warnings", ()), *warnings]}
+class HasWarnings(Protocol):
+    warnings: list[str] | msgspec.UnsetType
+
+
+Answer = TypeVar("Answer", bound=HasWarnings)
+
+
+def with_warnings(answer: Answer, warnings: list[str]) -> Answer:
+    """Return the answer with these warnings after its own."""
+    if warnings:
+        answer.warnings = [*(answer.warnings or ()), *warnings]
+    return answer
 
 
 def warn_in_error(problem: HostError, warnings: list[str]) -> None:

@@ -1,41 +1,50 @@
-"""The methods of the gateway, one row each: params and handler. `/ws` and `POST /api/rpc` share this table.
+"""The methods of the gateway, one row each: params, result, access and handler.
 
-Methods that need a connection (`connect`, `canvas.subscribe`) are named here and handled in `edges/gateway`.
+`/ws` and `POST /api/rpc` share `METHODS`. Methods that need a connection are rows of `CONNECTION_METHODS`:
+`edges/gateway` handles them, and `POST /api/rpc` refuses them.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from types import UnionType
 from typing import Any
 
 import msgspec
 
+from easel.core.access import Access, InAccount, Public, check_access
+from easel.core.principal import Principal, PrincipalKind, Role
 from easel.edges import action_methods as actions
 from easel.edges import canvas_methods as canvases
-from easel.edges import params
+from easel.edges import params, results
 from easel.edges.caller import Caller
-from easel.edges.decoding import Decoded, NoParams, decode_members, warn_in_error, with_warnings
+from easel.edges.decoding import Decoded, NoParams, Params, decode_members, warn_in_error, with_warnings
 from easel.edges.elsewhere import unknown_method
-from easel.errors import BadInput, HostError
-
-# Methods that need a connection; `POST /api/rpc` refuses them.
-CONNECTION_METHODS = frozenset(
-    {"connect", "tool.result", "tool.progress", "canvas.subscribe", "canvas.unsubscribe"}
-)
+from easel.errors import BadInput, Forbidden, HostError
+from easel.host.services import Services
 
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    params: type[Any]
+    params: type[Params]
+    result: type[results.Result] | UnionType
+    access: Access
     handler: Callable[[Caller, Any], Awaitable[Any]]
     needs_canvas: bool = True  # False: a canvas that is missing, or of another agent, is no error
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionMethod:
+    params: type[Params]
+    result: type[results.Result]
+    access: Access
 
 
 async def dispatch(caller: Caller, name: str, members: Any) -> Any:
     """Call the method of this name and return its result, with warnings about ignored params. RS-67"""
     method = METHODS.get(name)
     if method is None:
-        raise unknown_method(name, METHODS.keys() | CONNECTION_METHODS)
-    decoded = decode_params(name, members, method.params)
+        raise unknown_method(name, METHODS.keys() | CONNECTION_METHODS.keys())
+    decoded = accept(caller.services, caller.principal, name, method, members)
     given = decoded.params
     try:
         if isinstance(given, params.OfCanvas) and given.agentId is not None and method.needs_canvas:
@@ -46,6 +55,19 @@ async def dispatch(caller: Caller, name: str, members: Any) -> Any:
         raise
 
 
+def accept(
+    services: Services, principal: Principal, name: str, method: Method | ConnectionMethod, members: Any
+) -> Decoded:
+    """Return the params of a request that the principal may make. Raises `Forbidden` or `BadInput`. RS-76"""
+    try:
+        check_access(method.access, principal)
+    except Forbidden as problem:
+        details = {"method": name, "problem": problem.message}
+        services.audit.record_throttled(principal, "guardrail.refused", details=details)
+        raise
+    return decode_params(name, members, method.params)
+
+
 def decode_params(name: str, members: Any, shape: type[Any]) -> Decoded:
     """Convert params to the struct of the method. Raises `BadInput`."""
     try:
@@ -54,36 +76,58 @@ def decode_params(name: str, members: Any, shape: type[Any]) -> Decoded:
         raise BadInput(problem=f"params of {name} are invalid: {problem}.") from None
 
 
-async def _answer_ping(_: Caller, __: NoParams) -> Any:
+async def _answer_ping(_: Caller, __: NoParams) -> results.Pong:
     """Return nothing: a page asks whether the connection still carries an answer."""
-    return {}
+    return results.Pong()
 
+
+_PROGRAMS = frozenset({PrincipalKind.AGENT, PrincipalKind.SERVICE})
+_PEOPLE = frozenset({PrincipalKind.USER})
+_READ = InAccount(Role.VIEWER, _PEOPLE | _PROGRAMS)
+_CHANGE = InAccount(Role.MEMBER, _PEOPLE | _PROGRAMS)
+_PRESS = InAccount(Role.MEMBER, _PEOPLE | {PrincipalKind.SERVICE})  # no agent presses buttons. RS-59
+_DECIDE = InAccount(Role.MEMBER, _PEOPLE)  # RS-59
+_OF_NODE = InAccount(Role.VIEWER, frozenset({PrincipalKind.NODE}))
 
 METHODS: Mapping[str, Method] = {
-    "canvas.list": Method(params.ListCanvases, canvases.list_canvases),
-    "canvas.get": Method(params.NamedCanvas, canvases.get_canvas),
-    "canvas.create": Method(params.WriteCanvas, canvases.create_canvas),
-    "canvas.upsert": Method(params.WriteCanvas, canvases.upsert_canvas),
-    "canvas.patch": Method(params.PatchCanvas, canvases.patch_canvas),
-    "canvas.delete": Method(params.DeleteCanvas, canvases.delete_canvas, needs_canvas=False),
-    "canvas.action": Method(params.RunAction, actions.run_action),
-    "canvas.confirm": Method(params.Confirmation, actions.confirm_action),
-    "canvas.cancel": Method(params.CancelAction, actions.cancel_action),
-    "canvas.accept": Method(params.AcceptSpec, actions.accept_spec),
-    "canvas.confirmations": Method(params.ListConfirmations, actions.list_confirmations),
-    "canvas.records": Method(params.ListRecords, actions.list_records),
-    "canvas.versions": Method(params.ListVersions, canvases.list_versions),
-    "canvas.restore": Method(params.RestoreCanvas, canvases.restore_canvas),
-    "canvas.input": Method(params.EnterInput, canvases.enter_input),
-    "canvas.report": Method(params.ReportPage, canvases.report_page),
-    "canvas.open": Method(params.OpenCanvas, canvases.open_canvas),
-    "canvas.close": Method(params.CloseCanvas, canvases.close_canvas),
-    "canvas.asset.put": Method(params.PutAsset, canvases.put_asset),
-    "canvas.asset.get": Method(params.NamedAsset, canvases.get_asset),
-    "canvas.asset.list": Method(params.ListOfCanvas, canvases.list_assets),
-    "canvas.asset.delete": Method(params.DeleteAsset, canvases.delete_asset),
-    "tools.list": Method(params.ListItems, actions.list_tools),
-    "tool.invoke": Method(params.InvokeTool, actions.invoke_tool),
-    "nodes.list": Method(params.ListItems, actions.list_nodes),
-    "ping": Method(NoParams, _answer_ping),
+    "canvas.list": Method(params.ListCanvases, results.CanvasPage, _READ, canvases.list_canvases),
+    "canvas.get": Method(params.NamedCanvas, results.CanvasResult, _READ, canvases.get_canvas),
+    "canvas.create": Method(params.WriteCanvas, results.CanvasResult, _CHANGE, canvases.create_canvas),
+    "canvas.upsert": Method(params.WriteCanvas, results.CanvasResult, _CHANGE, canvases.upsert_canvas),
+    "canvas.patch": Method(params.PatchCanvas, results.CanvasResult, _CHANGE, canvases.patch_canvas),
+    "canvas.delete": Method(
+        params.DeleteCanvas, results.DeletedCanvas, _CHANGE, canvases.delete_canvas, needs_canvas=False
+    ),
+    "canvas.action": Method(params.RunAction, results.ActionOutcome, _PRESS, actions.run_action),
+    "canvas.confirm": Method(params.Confirmation, results.ActionOutcome, _DECIDE, actions.confirm_action),
+    "canvas.cancel": Method(params.CancelAction, results.ActionOutcome, _PRESS, actions.cancel_action),
+    "canvas.accept": Method(params.AcceptSpec, results.CanvasResult, _DECIDE, actions.accept_spec),
+    "canvas.confirmations": Method(
+        params.ListConfirmations, results.ConfirmationPage, _READ, actions.list_confirmations
+    ),
+    "canvas.records": Method(params.ListRecords, results.RecordPage, _READ, actions.list_records),
+    "canvas.versions": Method(params.ListVersions, results.VersionsResult, _READ, canvases.list_versions),
+    "canvas.restore": Method(params.RestoreCanvas, results.CanvasResult, _CHANGE, canvases.restore_canvas),
+    "canvas.input": Method(params.EnterInput, results.CanvasResult, _CHANGE, canvases.enter_input),
+    "canvas.report": Method(params.ReportPage, results.ReportedPage, _READ, canvases.report_page),
+    "canvas.open": Method(params.OpenCanvas, results.OpenedCanvas, _READ, canvases.open_canvas),
+    "canvas.close": Method(params.CloseCanvas, results.ClosedCanvas, _READ, canvases.close_canvas),
+    "canvas.asset.put": Method(params.PutAsset, results.StoredAsset, _CHANGE, canvases.put_asset),
+    "canvas.asset.get": Method(params.NamedAsset, results.AssetContent, _READ, canvases.get_asset),
+    "canvas.asset.list": Method(params.ListOfCanvas, results.AssetPage, _READ, canvases.list_assets),
+    "canvas.asset.delete": Method(params.DeleteAsset, results.DeletedAsset, _CHANGE, canvases.delete_asset),
+    "tools.list": Method(params.ListItems, results.ToolPage, _READ, actions.list_tools),
+    "tool.invoke": Method(params.InvokeTool, results.InvokedTool, _DECIDE, actions.invoke_tool),
+    "nodes.list": Method(params.ListItems, results.NodePage, _READ, actions.list_nodes),
+    "ping": Method(NoParams, results.Pong, _READ, _answer_ping),
+}
+
+CONNECTION_METHODS: Mapping[str, ConnectionMethod] = {
+    # Carries the credential itself, unless the upgrade request did.
+    "connect": ConnectionMethod(params.Connect, results.Hello, Public()),
+    "canvas.subscribe": ConnectionMethod(params.Subscribe, results.CanvasSubscription, _READ),
+    "canvas.unsubscribe": ConnectionMethod(params.OfCanvas, results.CanvasSubscription, _READ),
+    # Sent by a connection in node mode, whose principal is a node.
+    "tool.result": ConnectionMethod(params.ToolResultParams, results.Receipt, _OF_NODE),
+    "tool.progress": ConnectionMethod(params.ToolProgress, results.Receipt, _OF_NODE),
 }

@@ -74,9 +74,3 @@ async def read_list_page(
         return ordered[first : first + count]
 
     return await read_page(read, to_view=to_view, position=position, start=start, limit=limit)
-
-
-def page_of(name: str, page: tuple[list[Any], Any]) -> dict[str, Any]:
-    """Return a page as the payload of an answer; `next` is missing on the last page."""
-    items, more = page
-    return {name: items} if more is None else {name: items, "next": more}

@@ -219,3 +219,46 @@ def content(params: PutAsset) -> bytes:
     if params.text is not None:
         return params.text.encode()
     return decode_base64(params.base64 or "", "base64")
+
+
+# --- the connection -----------------------------------------------------------------------------------------
+
+PROTOCOL = 1
+MAX_PROGRESS_LENGTH = 65_536  # characters
+
+
+class ClientInfo(Params):
+    id: str
+    version: str = ""
+    platform: str = ""
+    mode: str = "client"
+
+
+class Auth(Params):
+    token: str | None = None  # None: as if `auth` were not sent
+
+
+class Connect(Params):
+    client: ClientInfo
+    minProtocol: int = PROTOCOL
+    maxProtocol: int = PROTOCOL
+    auth: Auth | None = None
+    tools: Any = None  # the tools of a node; validated by the node registry
+    nodeRuntime: Any = None  # of a node of GSV; not used
+
+
+class Subscribe(OfCanvas):
+    afterSeq: Annotated[int, Meta(ge=0, le=LAST_CURSOR)] | None = None
+
+
+class ToolResultParams(Params):
+    """Sent by a node: exactly one of `result` and `error`."""
+
+    callId: str
+    result: Any = UNSET
+    error: str | UnsetType | None = UNSET
+
+
+class ToolProgress(Params):
+    callId: str
+    text: Annotated[str, Meta(max_length=MAX_PROGRESS_LENGTH)]

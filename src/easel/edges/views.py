@@ -1,152 +1,158 @@
-"""Canvases, executions, tools and nodes as the JSON of the gateway's methods."""
+"""Canvases, executions, tools and nodes as results of the gateway's methods."""
 
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
-from easel.core.action.execution import Execution, ExecutionStatus
+from msgspec import UNSET, UnsetType, convert, structs
+
+from easel.core.action.execution import Execution
 from easel.core.canvas.assets import ENTRY, Asset
 from easel.core.canvas.canvas import Canvas, CanvasSnapshot, to_ms
-from easel.core.canvas.versions import Version
+from easel.core.canvas.refresh import Failing
+from easel.core.canvas.versions import Version, VersionContent
+from easel.core.stream.payloads import Actor, ErrorOfAction
 from easel.core.tool.definition import ToolDefinition
 from easel.core.tool.node import LOCAL, LocalNode, Node, describe_place
-from easel.host.actions.request import ActionResult
+from easel.edges import results
+
+Value = TypeVar("Value")
 
 
-def descriptor(canvas: Canvas) -> dict[str, Any]:
+def or_unset(value: Value | None) -> Value | UnsetType:
+    """Return the value of a member that is absent if there is none."""
+    return UNSET if value is None else value
+
+
+def descriptor(canvas: Canvas) -> results.CanvasDescriptor:
+    return _descriptor(canvas, canvas.spec)
+
+
+def _descriptor(canvas: Canvas, spec: Mapping[str, Any]) -> results.CanvasDescriptor:
     """Return the descriptor of a canvas; a client subscribes to events after `lastSeq`. CV-14"""
-    return {
-        "canvasId": canvas.canvas_id,
-        "agentId": canvas.agent_id,
-        "title": canvas.title,
-        "ownerSessionKey": canvas.session_key,
-        "mode": canvas.spec.get("mode", "html"),
-        "entryAsset": ENTRY,
-        "createdAt": _ms(canvas.created_at),
-        "updatedAt": _ms(canvas.updated_at),
-        "revision": canvas.revision,
-        "lastSeq": canvas.last_seq,
-    }
+    return results.CanvasDescriptor(
+        canvasId=canvas.canvas_id,
+        agentId=canvas.agent_id,
+        title=canvas.title,
+        ownerSessionKey=canvas.session_key,
+        mode=spec.get("mode", "html"),
+        entryAsset=ENTRY,
+        createdAt=to_ms(canvas.created_at),
+        updatedAt=to_ms(canvas.updated_at),
+        revision=canvas.revision,
+        lastSeq=canvas.last_seq,
+    )
 
 
-def canvas_view(snapshot: CanvasSnapshot) -> dict[str, Any]:
+def canvas_view(snapshot: CanvasSnapshot) -> results.CanvasResult:
     canvas = snapshot.canvas
-    return {
-        "descriptor": descriptor(canvas),
-        "spec": canvas.spec,
-        "state": canvas.state,
-        "assets": [asset.path for asset in snapshot.assets],
-        "accepted": snapshot.is_accepted,
-        "specRevision": canvas.spec_revision,  # of the last change that needs acceptance
-        **_author(canvas.written_by),
-        **(_author(canvas.titled_by, "titledBy") if canvas.titled_by != canvas.written_by else {}),
-        "views": [{"viewId": view.view_id, "clientId": view.client_id} for view in snapshot.live_views],
-        "revision": canvas.revision,
-        **({"weakenedTools": dict(snapshot.weakened)} if snapshot.weakened else {}),
-        **({"failing": [job.to_json() for job in snapshot.failing]} if snapshot.failing else {}),
-    }
+    spec = canvas.spec  # decoded on demand
+    return results.CanvasResult(
+        descriptor=_descriptor(canvas, spec),
+        spec=spec,
+        state=canvas.state,
+        assets=[asset.path for asset in snapshot.assets],
+        accepted=snapshot.is_accepted,
+        specRevision=canvas.spec_revision,
+        views=[results.ViewOfCanvas(view.view_id, view.client_id) for view in snapshot.live_views],
+        revision=canvas.revision,
+        writtenBy=_author(canvas.written_by),
+        titledBy=UNSET if canvas.titled_by == canvas.written_by else _author(canvas.titled_by),
+        weakenedTools=dict(snapshot.weakened) or UNSET,
+        failing=[_failing_view(job) for job in snapshot.failing] or UNSET,
+    )
 
 
-def result_view(result: ActionResult) -> dict[str, Any]:
-    match result.status:
-        case ExecutionStatus.ASKED:
-            return {
-                "status": "needs_confirmation",
-                "confirmationId": result.event_id,
-                "resolved": result.resolved,
-            }
-        case ExecutionStatus.REFUSED:
-            return {"status": "refused", "eventId": result.event_id, "revision": result.revision}
-        case ExecutionStatus.FAILED:
-            return {"status": "cancelled", "eventId": result.event_id, "revision": result.revision}
-        case _:
-            value = {"result": result.result} if result.has_result else {}
-            return {"status": "completed", "eventId": result.event_id, "revision": result.revision, **value}
+def _failing_view(job: Failing) -> results.FailingRefresh:
+    return results.FailingRefresh(
+        refreshId=job.refresh_id,
+        actionId=job.action_id,
+        failures=job.failures,
+        retryInMs=max(0, round(job.retry_seconds * 1000)),
+        error=UNSET if job.error is None else ErrorOfAction(**job.error),
+    )
 
 
-def record_view(record: Execution) -> dict[str, Any]:
+def record_view(record: Execution) -> results.ActionRecord:
     """Return the record of an execution, without its result: `saveAs` stores that in the state. CV-48"""
-    fields = {
-        "eventId": record.event_id,
-        "canvasId": record.canvas_id,
-        "actionId": record.action_id,
-        "status": record.status.value,
-        "actor": record.actor,
-        "tool": record.tool,
-        "confirmedBy": record.confirmed_by,
-        "requestId": record.request_id,
-        "revision": record.revision,
-        "askedAt": _ms(record.created_at),
-        "startedAt": _ms(record.started_at),
-        "endedAt": _ms(record.ended_at),
-        "error": (record.answer or {}).get("error"),
-    }
-    return {name: value for name, value in fields.items() if value is not None}
+    error = (record.answer or {}).get("error")
+    return results.ActionRecord(
+        eventId=record.event_id,
+        canvasId=record.canvas_id,
+        actionId=record.action_id,
+        status=record.status.value,
+        actor=convert(record.actor, Actor),
+        tool=or_unset(record.tool),
+        confirmedBy=or_unset(record.confirmed_by),
+        requestId=or_unset(record.request_id),
+        revision=or_unset(record.revision),
+        askedAt=_ms(record.created_at),
+        startedAt=_ms(record.started_at),
+        endedAt=_ms(record.ended_at),
+        error=UNSET if error is None else ErrorOfAction(**error),
+    )
 
 
-def confirmation_view(pending: Execution, local: LocalNode | None) -> dict[str, Any]:
+def confirmation_view(pending: Execution, local: LocalNode | None) -> results.PendingConfirmation:
     """Return a pending confirmation with what a person must know of its tool. RS-64"""
-    view = {"confirmationId": pending.event_id, "resolved": pending.resolved, **record_view(pending)}
-    if pending.tool is None:
-        return view
-    is_destructive = (pending.resolved or {}).get("hints", {}).get("destructive", False)
-    return {**view, "runsOn": describe_place(pending.tool, local), "destructive": is_destructive}
+    resolved, tool = pending.resolved or {}, pending.tool
+    return results.PendingConfirmation(
+        **structs.asdict(record_view(pending)),
+        confirmationId=pending.event_id,
+        resolved=resolved,
+        runsOn=UNSET if tool is None else describe_place(tool, local),
+        destructive=UNSET if tool is None else resolved.get("hints", {}).get("destructive", False),
+    )
 
 
-def version_view(version: Version) -> dict[str, Any]:
+def version_view(version: Version) -> results.CanvasVersion:
     found = version.differences
-    fields = {
-        "version": version.number,
-        "revision": version.revision,
-        "title": version.title,
-        "ownerSessionKey": version.session_key,
-        "accepted": version.is_accepted,
-        **_author(version.written_by),
-        "at": _ms(version.written_at),
-        "changed": None if found is None else [{"path": path, "change": how} for path, how in found.parts],
-        "moreChanges": (found and found.more) or None,
-        "restored": found and found.restored,
-    }
-    return {name: value for name, value in fields.items() if value is not None}
+    return results.CanvasVersion(
+        version=version.number,
+        revision=version.revision,
+        title=version.title,
+        ownerSessionKey=version.session_key,
+        accepted=version.is_accepted,
+        at=_ms(version.written_at),
+        writtenBy=_author(version.written_by),
+        changed=UNSET
+        if found is None
+        else [results.ChangedPart(part.path, part.how) for part in found.parts],
+        moreChanges=(found and found.more) or UNSET,
+        restored=or_unset(found and found.restored),
+    )
 
 
-def _author(author: str | None, member: str = "writtenBy") -> dict[str, Any]:
+def version_content_view(found: VersionContent) -> results.CanvasVersion:
+    view = version_view(found.version)
+    view.spec, view.assets = found.spec, [asset_view(asset) for asset in found.assets]
+    return view
+
+
+def _author(author: str | None) -> results.CanvasAuthor | UnsetType:
     """Return who wrote a spec and its assets, or a title, if it is known."""
     if author is None:
-        return {}
+        return UNSET
     kind, _, name = author.partition(" ")
-    return {member: {"kind": kind, "name": name}}
+    return results.CanvasAuthor(kind, name)
 
 
-def _ms(at: datetime | None) -> int | None:
-    return None if at is None else to_ms(at)
+def _ms(at: datetime | None) -> int | UnsetType:
+    return UNSET if at is None else to_ms(at)
 
 
-def asset_view(asset: Asset) -> dict[str, Any]:
-    return {"path": asset.path, "size": asset.size, "mediaType": asset.media_type}
+def asset_view(asset: Asset) -> results.AssetView:
+    return results.AssetView(asset.path, asset.size, asset.media_type)
 
 
-def node_view(node: LocalNode | Node) -> dict[str, Any]:
+def node_view(node: LocalNode | Node) -> results.ListedNode:
     if isinstance(node, LocalNode):
-        about = {"nodeId": LOCAL, "platform": node.platform, "version": node.version}
-        return {**about, "tools": list(node.tools), "bash": node.bash}
-    return {
-        "nodeId": node.node_id,
-        "platform": node.platform,
-        "version": node.version,
-        "connectedAt": _ms(node.connected_at),
-        "tools": list(node.tools),
-    }
+        return results.ListedNode(LOCAL, node.platform, node.version, list(node.tools), bash=node.bash)
+    return results.ListedNode(
+        node.node_id, node.platform, node.version, list(node.tools), connectedAt=_ms(node.connected_at)
+    )
 
 
-def tool_view(tool: ToolDefinition) -> dict[str, Any]:
-    notes = {
-        "readOnlyHint": tool.read_only,
-        "idempotentHint": tool.idempotent,
-        "destructiveHint": tool.destructive,
-    }
-    return {
-        "name": tool.name,
-        "description": tool.description,
-        "inputSchema": dict(tool.schema),
-        "annotations": notes,
-    }
+def tool_view(tool: ToolDefinition) -> results.ListedTool:
+    notes = results.ToolAnnotations(tool.read_only, tool.idempotent, tool.destructive)
+    return results.ListedTool(tool.name, tool.description, dict(tool.schema), notes)

@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from easel.core.principal import ActorKind
+from easel.core.stream import payloads
 from easel.core.stream.json_text import to_json
 from easel.core.stream.message_text import MessageText, offload_message
 from easel.core.stream.payload_limit import OffloadedValue, mentioned_artifacts, offload_event
@@ -37,6 +38,7 @@ class EventType:
     name: str
     stream: Stream
     visibility: Visibility
+    payload: type[payloads.Payload]
 
 
 _NARRATIVE, _STATE, _VISUALS = Stream.NARRATIVE, Stream.STATE, Stream.VISUALS
@@ -45,31 +47,31 @@ _PUBLIC, _INTERNAL = Visibility.PUBLIC, Visibility.INTERNAL
 EVENT_TYPES: Mapping[str, EventType] = {
     row.name: row
     for row in (
-        EventType("message.delta", _NARRATIVE, _PUBLIC),
-        EventType("message.completed", _NARRATIVE, _PUBLIC),
-        EventType("tool.call", _NARRATIVE, _PUBLIC),
-        EventType("tool.result", _NARRATIVE, _PUBLIC),
-        EventType("reasoning.delta", _NARRATIVE, _INTERNAL),
-        EventType("step.completed", _NARRATIVE, _INTERNAL),
-        EventType("run.start", _STATE, _PUBLIC),
-        EventType("run.status", _STATE, _PUBLIC),
-        EventType("whiteboard.write", _STATE, _PUBLIC),
-        EventType("blackboard.write", _STATE, _PUBLIC),
-        EventType("done", _STATE, _PUBLIC),
-        EventType("canvas.created", _VISUALS, _PUBLIC),
-        EventType("canvas.updated", _VISUALS, _PUBLIC),
-        EventType("canvas.view.updated", _VISUALS, _PUBLIC),
-        EventType("canvas.snapshot", _VISUALS, _PUBLIC),
-        EventType("canvas.action.asked", _VISUALS, _PUBLIC),
-        EventType("canvas.action.started", _VISUALS, _PUBLIC),
-        EventType("canvas.action.output", _VISUALS, _PUBLIC),
-        EventType("canvas.action.finished", _VISUALS, _PUBLIC),
-        EventType("canvas.action.failed", _VISUALS, _PUBLIC),
-        EventType("canvas.action.refused", _VISUALS, _PUBLIC),
-        EventType("canvas.refresh.failed", _VISUALS, _PUBLIC),
-        EventType("canvas.refresh.recovered", _VISUALS, _PUBLIC),
-        EventType("canvas.document.changed", _VISUALS, _PUBLIC),
-        EventType("canvas.lease.changed", _VISUALS, _PUBLIC),
+        EventType("message.delta", _NARRATIVE, _PUBLIC, payloads.MessageDelta),
+        EventType("message.completed", _NARRATIVE, _PUBLIC, payloads.MessageCompleted),
+        EventType("tool.call", _NARRATIVE, _PUBLIC, payloads.ToolCallPayload),
+        EventType("tool.result", _NARRATIVE, _PUBLIC, payloads.ToolResultPayload),
+        EventType("reasoning.delta", _NARRATIVE, _INTERNAL, payloads.ReasoningDelta),
+        EventType("step.completed", _NARRATIVE, _INTERNAL, payloads.StepCompleted),
+        EventType("run.start", _STATE, _PUBLIC, payloads.RunStart),
+        EventType("run.status", _STATE, _PUBLIC, payloads.RunStatusPayload),
+        EventType("whiteboard.write", _STATE, _PUBLIC, payloads.WhiteboardWrite),
+        EventType("blackboard.write", _STATE, _PUBLIC, payloads.BlackboardWrite),
+        EventType("done", _STATE, _PUBLIC, payloads.RunDone),
+        EventType("canvas.created", _VISUALS, _PUBLIC, payloads.CanvasCreated),
+        EventType("canvas.updated", _VISUALS, _PUBLIC, payloads.CanvasUpdated),
+        EventType("canvas.view.updated", _VISUALS, _PUBLIC, payloads.CanvasViewUpdated),
+        EventType("canvas.snapshot", _VISUALS, _PUBLIC, payloads.CanvasSnapshotTaken),
+        EventType("canvas.action.asked", _VISUALS, _PUBLIC, payloads.ActionAskedPayload),
+        EventType("canvas.action.started", _VISUALS, _PUBLIC, payloads.ActionStarted),
+        EventType("canvas.action.output", _VISUALS, _PUBLIC, payloads.ActionOutput),
+        EventType("canvas.action.finished", _VISUALS, _PUBLIC, payloads.ActionFinished),
+        EventType("canvas.action.failed", _VISUALS, _PUBLIC, payloads.ActionFailedPayload),
+        EventType("canvas.action.refused", _VISUALS, _PUBLIC, payloads.ActionRefusedPayload),
+        EventType("canvas.refresh.failed", _VISUALS, _PUBLIC, payloads.RefreshFailed),
+        EventType("canvas.refresh.recovered", _VISUALS, _PUBLIC, payloads.RefreshRecovered),
+        EventType("canvas.document.changed", _VISUALS, _PUBLIC, payloads.DocumentChanged),
+        EventType("canvas.lease.changed", _VISUALS, _PUBLIC, payloads.LeaseChanged),
     )
 }
 

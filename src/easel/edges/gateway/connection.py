@@ -15,7 +15,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from easel.core.principal import ANONYMOUS, Principal, PrincipalKind, as_program
 from easel.edges.caller import Caller
-from easel.edges.decoding import warn_in_error, with_warnings
+from easel.edges.decoding import Decoded, warn_in_error, with_warnings
 from easel.edges.errors import CONNECTION
 from easel.edges.gateway import frames
 from easel.edges.gateway.hello import (
@@ -23,16 +23,16 @@ from easel.edges.gateway.hello import (
     NODE,
     PROGRESS,
     RESULT,
-    Connect,
     check_mode,
     check_protocol,
     hello,
     hello_node,
 )
 from easel.edges.gateway.node_side import NodeSide
-from easel.edges.gateway.subscriptions import Subscribe, Subscriptions
-from easel.edges.methods import decode_params, dispatch
-from easel.edges.params import OfCanvas, check_client_id
+from easel.edges.gateway.subscriptions import Subscriptions
+from easel.edges.methods import CONNECTION_METHODS, accept, decode_params, dispatch
+from easel.edges.params import Connect, check_client_id
+from easel.edges.results import GatewayNodeLimits, OpenedCanvas
 from easel.errors import (
     BadInput,
     HostError,
@@ -304,7 +304,7 @@ class Connection:
         self.principal = as_program(principal, PrincipalKind.NODE)
         self.client_id, self._node = client.id, side
         self._socket.scope["extensions"][CONNECTION]["watch"](NODE_HEARTBEAT_SECONDS)
-        node_limits = {"frameBytes": limits.frame_bytes, "resultBytes": limits.result_bytes}
+        node_limits = GatewayNodeLimits(limits.frame_bytes, limits.result_bytes)
         payload = with_warnings(hello_node(self.id, node_limits), warnings)
         await self._send(frames.response(request_id, payload))
         self._services.nodes.activate(side.node)
@@ -318,15 +318,16 @@ class Connection:
     async def _handle_request(self, request: frames.Request) -> None:
         warnings = request.warnings
         opened_id: str | None = None  # of the canvas of an opened view
+        payload: Any
         try:
             match request.method:
                 case "canvas.subscribe":
-                    subscribe, ignored = decode_params(request.method, request.params, Subscribe)
+                    subscribe, ignored = self._accept(request)
                     warnings = [*warnings, *ignored]
                     await self._subscriptions.add(self.principal, request.id, subscribe, warnings)
                     return
                 case "canvas.unsubscribe":
-                    unsubscribe, ignored = decode_params(request.method, request.params, OfCanvas)
+                    unsubscribe, ignored = self._accept(request)
                     warnings = [*warnings, *ignored]
                     payload = await self._subscriptions.remove(self.principal, unsubscribe)
                 case _:
@@ -334,11 +335,11 @@ class Connection:
                     payload = await dispatch(caller, request.method, request.params)
             if request.method == "canvas.open":
                 self._add_view(payload)
-                opened_id = payload["canvasId"]
+                opened_id = payload.canvasId
             elif request.method == "canvas.close":
                 if self._opening:  # a closed view may be of a request that is not answered yet
                     await asyncio.wait(self._opening)
-                await self._subscriptions.remove_views(payload["canvasId"], payload["closed"])
+                await self._subscriptions.remove_views(payload.canvasId, payload.closed)
             response = frames.response(request.id, with_warnings(payload, warnings))
         except HostError as problem:
             warn_in_error(problem, warnings)
@@ -349,11 +350,15 @@ class Connection:
         if opened_id is not None:
             self._subscriptions.start_view(self.principal, opened_id)
 
-    def _add_view(self, opened: dict[str, Any]) -> None:
+    def _accept(self, request: frames.Request) -> Decoded:
+        method = CONNECTION_METHODS[request.method]
+        return accept(self._services, self.principal, request.method, method, request.params)
+
+    def _add_view(self, opened: OpenedCanvas) -> None:
         """Prepare the delivery of events to an opened view; `opened` is the payload of the response. RS-67"""
-        if not self._subscriptions.add_view(opened["canvasId"], opened["viewId"], opened["lastSeq"]):
+        if not self._subscriptions.add_view(opened.canvasId, opened.viewId, opened.lastSeq):
             problem = f"this connection gets events of {MAX_SUBSCRIPTIONS} canvases and none of this one."
-            opened["warnings"] = [*opened.get("warnings", []), problem]
+            with_warnings(opened, [problem])
 
     def _report_error(self, method: str, problem: Exception) -> InternalError:
         """Log and audit an unexpected error. Returns the error for the client, with its reference."""

@@ -1,14 +1,17 @@
 """The frames of the gateway's WebSocket, protocol 1: `req` in, `res` and `evt` out, JSON text each."""
+# ruff: noqa: N815 - the words of the protocol
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 import msgspec
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from easel.core.stream.log import LoggedEvent
 from easel.core.unknown_members import UnknownMember, review_unknown_members
 from easel.core.validation import is_too_deep
-from easel.edges.errors import error_detail, refuse_duplicate_keys_of
+from easel.edges.errors import ErrorDetail, error_detail, refuse_duplicate_keys_of
 from easel.errors import BadInput, HostError
 
 MAX_ID_LENGTH = 200
@@ -71,22 +74,88 @@ def _request(frame: dict[str, Any], id_: str | None) -> Request:
     return Request(id_, method, cast("dict[str, Any] | None", params), review_unknown_members(unknown))
 
 
+# --- sent frames --------------------------------------------------------------------------------------------
+
+
+class Answer(Struct, tag_field="type", tag="res"):
+    id: str
+    ok: bool
+    payload: Any
+
+
+class RefusedRequest(ErrorDetail):
+    retryable: Annotated[bool | UnsetType, Meta(description="The same request may succeed later.")] = UNSET
+
+
+class ErrorAnswerFrame(Struct, tag_field="type", tag="res"):
+    id: Annotated[str | None, Meta(description="Null if the request has no valid id.")]
+    ok: bool
+    error: RefusedRequest
+
+
+class LoggedEventFrame(Struct, tag_field="type", tag="evt"):
+    """An event of a canvas's log; a client resumes after its `seq`."""
+
+    event: str
+    payload: dict[str, Any]
+    seq: int
+
+
+class Notice(Struct, tag_field="type", tag="evt"):
+    """An event for this connection only: it is not logged and has no `seq`."""
+
+    event: str
+    payload: Any
+
+
 def response(id_: str, payload: Any) -> str:
-    return msgspec.json.encode({"type": "res", "id": id_, "ok": True, "payload": payload}).decode()
+    return msgspec.json.encode(Answer(id_, ok=True, payload=payload)).decode()
 
 
 def error_response(id_: str | None, problem: HostError) -> str:
-    error: dict[str, Any] = msgspec.to_builtins(error_detail(problem), enc_hook=str)
-    if problem.retry_after is not None:
-        error["retryable"] = True
-    return msgspec.json.encode({"type": "res", "id": id_, "ok": False, "error": error}).decode()
+    found = error_detail(problem)
+    retryable = UNSET if problem.retry_after is None else True
+    error = RefusedRequest(found.code, found.name, found.message, found.details, retryable)
+    return msgspec.json.encode(ErrorAnswerFrame(id_, ok=False, error=error), enc_hook=str).decode()
 
 
 def event(logged: LoggedEvent) -> str:
-    """Return the frame of a logged event; a client resumes after its `seq`."""
+    """Return the `LoggedEventFrame` of an event, without decoding its data."""
     return f'{{"type":"evt","event":"{logged.type}","payload":{logged.data},"seq":{logged.seq}}}'
 
 
-def notice(name: str, payload: dict[str, Any]) -> str:
-    """Return the frame of an event for this connection only: it is not logged and has no `seq`."""
-    return msgspec.json.encode({"type": "evt", "event": name, "payload": payload}).decode()
+def notice(name: str, payload: Struct) -> str:
+    return msgspec.json.encode(Notice(name, payload)).decode()
+
+
+# --- notices ------------------------------------------------------------------------------------------------
+
+ENDED = "canvas.unsubscribed"  # at the end of a subscription
+INVOKE, CANCEL = "tool.invoke", "tool.cancel"  # sent to a node
+
+
+class EndedSubscription(Struct):
+    canvasId: str
+    reason: Annotated[
+        str, Meta(description="DELETED, RESUME, or the name of an error; resume after the last `seq`.")
+    ]
+
+
+class NodeCall(Struct):
+    callId: str
+    tool: str
+    args: Mapping[str, Any]
+    env: Annotated[
+        Mapping[str, str] | UnsetType, Meta(description="Secrets, as environment variables of the tool.")
+    ] = UNSET
+
+
+class CancelledNodeCall(Struct):
+    callId: str
+
+
+NOTICES: Mapping[str, type[Struct]] = {
+    ENDED: EndedSubscription,
+    INVOKE: NodeCall,
+    CANCEL: CancelledNodeCall,
+}

@@ -1,41 +1,18 @@
 """The handshake of the gateway: protocol version, mode, client, and the `hello-ok` response."""
 
 from collections.abc import Iterable
-from typing import Any
 
 from easel import __version__
 from easel.core.principal import Principal, PrincipalKind
 from easel.core.stream.envelope import EVENT_TYPES, Stream
-from easel.edges.decoding import Params
+from easel.edges.gateway.frames import CANCEL, ENDED, INVOKE
 from easel.edges.methods import CONNECTION_METHODS, METHODS
+from easel.edges.params import PROTOCOL, Connect
+from easel.edges.results import Features, GatewayNodeLimits, Hello, ServerInfo
 from easel.errors import WrongMode, WrongProtocol
-
-PROTOCOL = 1
-ENDED = "canvas.unsubscribed"  # the event at the end of a subscription
 
 CLIENT, NODE = "client", "node"
 RESULT, PROGRESS = "tool.result", "tool.progress"  # sent by a node
-INVOKE, CANCEL = "tool.invoke", "tool.cancel"  # sent to a node
-
-
-class ClientInfo(Params):
-    id: str
-    version: str = ""
-    platform: str = ""
-    mode: str = "client"
-
-
-class Auth(Params):
-    token: str | None = None  # None: as if `auth` were not sent
-
-
-class Connect(Params):
-    client: ClientInfo
-    minProtocol: int = PROTOCOL  # noqa: N815 - a word of the protocol
-    maxProtocol: int = PROTOCOL  # noqa: N815
-    auth: Auth | None = None
-    tools: Any = None  # the tools of a node; validated by the node registry
-    nodeRuntime: Any = None  # noqa: N815 - of a node of GSV; not used
 
 
 def check_protocol(params: Connect) -> None:
@@ -61,22 +38,20 @@ def check_mode(params: Connect, principal: Principal) -> None:
             raise WrongMode(mode=other[:50], problem=f"the mode must be `{CLIENT}` or `{NODE}`.")
 
 
-def hello(connection_id: str) -> dict[str, Any]:
+def hello(connection_id: str) -> Hello:
     """Return the `hello-ok` response to a client, with all methods and events of the gateway."""
     events = [kind.name for kind in EVENT_TYPES.values() if kind.stream is Stream.VISUALS]
-    methods = METHODS.keys() | CONNECTION_METHODS - {RESULT, PROGRESS}
+    methods = (METHODS.keys() | CONNECTION_METHODS.keys()) - {RESULT, PROGRESS}
     return _hello(connection_id, methods, [*events, ENDED])
 
 
-def hello_node(connection_id: str, limits: dict[str, Any]) -> dict[str, Any]:
+def hello_node(connection_id: str, limits: GatewayNodeLimits) -> Hello:
     """Return the `hello-ok` response to a node, with the limits on its frames and results."""
-    return {**_hello(connection_id, ["connect", RESULT, PROGRESS], [INVOKE, CANCEL]), "limits": limits}
+    answer = _hello(connection_id, ["connect", RESULT, PROGRESS], [INVOKE, CANCEL])
+    answer.limits = limits
+    return answer
 
 
-def _hello(connection_id: str, methods: Iterable[str], events: list[str]) -> dict[str, Any]:
-    return {
-        "type": "hello-ok",
-        "protocol": PROTOCOL,
-        "server": {"version": __version__, "connectionId": connection_id},
-        "features": {"methods": sorted(methods), "events": sorted(events)},
-    }
+def _hello(connection_id: str, methods: Iterable[str], events: list[str]) -> Hello:
+    server = ServerInfo(__version__, connection_id)
+    return Hello(PROTOCOL, server, Features(sorted(methods), sorted(events)))

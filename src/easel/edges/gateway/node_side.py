@@ -6,22 +6,24 @@ progress, are sent a moment later and together, because the node does not wait f
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Annotated, Any
+from typing import Any
 
 import structlog
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET
 
 from easel.core.tool.call import Answer
-from easel.edges.decoding import Params, with_warnings
+from easel.edges.decoding import with_warnings
 from easel.edges.gateway import frames
-from easel.edges.gateway.hello import CANCEL, INVOKE, NODE, PROGRESS, RESULT
+from easel.edges.gateway.frames import CANCEL, INVOKE
+from easel.edges.gateway.hello import NODE, PROGRESS, RESULT
 from easel.edges.methods import decode_params
+from easel.edges.params import ToolProgress, ToolResultParams
+from easel.edges.results import Receipt
 from easel.errors import BadInput, NotInMode
 from easel.host.nodes.connection import ConnectedNode
 from easel.ids import CallId
 
 MAX_ERROR_LENGTH = 4_000  # characters; a longer message is cut
-MAX_PROGRESS_LENGTH = 65_536  # characters
 RECEIPT_SECONDS = 0.005  # delay before receipts are sent
 # Requests of a node of GSV: probes, background commands, logs and file transfers. They are answered and not
 # used. RS-67
@@ -31,17 +33,6 @@ MAX_RECEIPTS = 64  # this many pending receipts are sent without the delay
 
 
 log = structlog.get_logger("gateway")
-
-
-class ToolResultParams(Params):
-    callId: str  # noqa: N815 - a word of the protocol
-    result: Any = UNSET
-    error: str | UnsetType | None = UNSET
-
-
-class ToolProgress(Params):
-    callId: str  # noqa: N815
-    text: Annotated[str, Meta(max_length=MAX_PROGRESS_LENGTH)]
 
 
 class NodeSide:
@@ -60,11 +51,10 @@ class NodeSide:
     async def invoke(
         self, call_id: CallId, tool: str, args: Mapping[str, Any], env: Mapping[str, str] | None = None
     ) -> None:
-        variables = {"env": env} if env else {}
-        await self._send(frames.notice(INVOKE, {"callId": call_id, "tool": tool, "args": args, **variables}))
+        await self._send(frames.notice(INVOKE, frames.NodeCall(call_id, tool, args, env or UNSET)))
 
     async def cancel(self, call_id: CallId) -> None:
-        await self._send(frames.notice(CANCEL, {"callId": call_id}))
+        await self._send(frames.notice(CANCEL, frames.CancelledNodeCall(call_id)))
 
     async def close_replaced(self) -> None:
         await self._close_replaced()
@@ -72,8 +62,8 @@ class NodeSide:
     async def handle(self, request: frames.Request) -> None:
         """Handle a request of the node. Raises a `HostError` if the request is refused."""
         is_accepted, warnings = self._accept(request)
-        payload = {"ok": True} if is_accepted else {"ok": True, "dropped": True}
-        answer = with_warnings(payload, [*request.warnings, *warnings])
+        receipt = Receipt(ok=True, dropped=UNSET if is_accepted else True)
+        answer = with_warnings(receipt, [*request.warnings, *warnings])
         self._receipts.append(frames.response(request.id, answer))
         if len(self._receipts) >= MAX_RECEIPTS:
             await self._flush_receipts()

@@ -8,26 +8,18 @@ import asyncio
 import weakref
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Annotated, Any
-
-from msgspec import Meta
 
 from easel.core.principal import Principal
 from easel.core.stream.filter import CANVAS
-from easel.core.stream.log import LAST_CURSOR
 from easel.edges.decoding import with_warnings
 from easel.edges.gateway import frames
-from easel.edges.gateway.hello import ENDED
-from easel.edges.params import OfCanvas
+from easel.edges.params import OfCanvas, Subscribe
+from easel.edges.results import CanvasSubscription
 from easel.errors import HostError, InternalError, NotFound, TooMany
 from easel.host.services import Services
 from easel.host.streams import Subscription
 
 DELETED = "DELETED"  # the reason for the end of a delivery
-
-
-class Subscribe(OfCanvas):
-    afterSeq: Annotated[int, Meta(ge=0, le=LAST_CURSOR)] | None = None  # noqa: N815 - a word of the protocol
 
 
 @dataclass(eq=False, slots=True)
@@ -77,7 +69,7 @@ class Subscriptions:
         canvas_id = params.canvasId
         if params.agentId is not None:
             await self._services.canvases.require_agent(principal, canvas_id, params.agentId)
-        payload = with_warnings({"canvasId": canvas_id, "subscribed": True}, warnings)
+        payload = with_warnings(CanvasSubscription(canvas_id, subscribed=True), warnings)
         response = frames.response(request_id, payload)
         async with self._lock(canvas_id):
             current = self._deliveries.get(canvas_id)
@@ -94,7 +86,7 @@ class Subscriptions:
                 if delivery.task is None:
                     delivery.log.close()
 
-    async def remove(self, principal: Principal, params: OfCanvas) -> dict[str, Any]:
+    async def remove(self, principal: Principal, params: OfCanvas) -> CanvasSubscription:
         """End the delivery of a canvas's events and return the payload of the response."""
         if params.agentId is not None:
             await self._services.canvases.require_agent(principal, params.canvasId, params.agentId)
@@ -103,7 +95,7 @@ class Subscriptions:
             if delivery is None:
                 raise NotFound(what="subscription to", id=params.canvasId[:200])
             await self._cancel(delivery)
-        return {"canvasId": params.canvasId, "subscribed": False}
+        return CanvasSubscription(params.canvasId, subscribed=False)
 
     # -- views -----------------------------------------------------------------------------------------------
 
@@ -203,4 +195,4 @@ class Subscriptions:
         # Remove the delivery before the notice is sent: the client may then subscribe again at once.
         if self._deliveries.get(canvas_id) is delivery:  # else a subscription has taken over
             del self._deliveries[canvas_id]
-            await self._send(frames.notice(ENDED, {"canvasId": canvas_id, "reason": reason}))
+            await self._send(frames.notice(frames.ENDED, frames.EndedSubscription(canvas_id, reason)))

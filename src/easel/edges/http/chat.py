@@ -15,9 +15,18 @@ from starlette.websockets import WebSocket
 
 from easel.core.stream.filter import CHAT
 from easel.core.stream.json_text import refuse_duplicate_keys
-from easel.edges.decoding import Params, decode_json, warn_in_error
+from easel.edges.decoding import decode_json, warn_in_error
 from easel.edges.errors import CONNECTION, error_detail
 from easel.edges.http.calls import decode_query
+from easel.edges.http.chat_frames import (
+    ChatError,
+    ChatNotice,
+    ChatPong,
+    ChatRequest,
+    ChatWarnings,
+    NewChatMessage,
+    Ping,
+)
 from easel.edges.http.sockets import SocketCall
 from easel.edges.http.sse import envelope_text
 from easel.edges.http.streams import subscribe
@@ -33,19 +42,6 @@ log = structlog.get_logger("chat")
 
 class ChatQuery(StreamQuery):
     token: str | None = None  # read by the sign-in
-
-
-class NewChatMessage(Params, tag="message"):
-    text: str
-    idempotency_key: str | None = None
-
-
-class Cancel(Params, tag="cancel"):
-    pass
-
-
-class Ping(Params, tag="ping"):
-    """Asks for a `pong`: whether the connection still carries an answer."""
 
 
 async def chat(call: SocketCall) -> None:
@@ -106,7 +102,7 @@ async def _handle(call: SocketCall, subscription: Subscription, message: Any) ->
     if text is None:
         raise BadInput(problem="A frame of the chat must be JSON text.")
     try:
-        frame, warnings = decode_json(text, NewChatMessage | Cancel | Ping)
+        frame, warnings = decode_json(text, ChatRequest)
         refuse_duplicate_keys(text)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as problem:
         raise BadInput(
@@ -118,7 +114,7 @@ async def _handle(call: SocketCall, subscription: Subscription, message: Any) ->
         if isinstance(frame, NewChatMessage):
             await call.host.queue.start(call.principal, thread_id, frame.text, frame.idempotency_key)
         elif isinstance(frame, Ping):
-            await _send_frame(call.socket, subscription, {"type": "pong"})
+            await _send_frame(call.socket, subscription, ChatPong())
         else:
             await call.host.sessions.stop(call.principal, thread_id)
     except HostError as problem:
@@ -128,15 +124,15 @@ async def _handle(call: SocketCall, subscription: Subscription, message: Any) ->
 
 
 async def _send_error(socket: WebSocket, subscription: Subscription, problem: HostError) -> None:
-    await _send_frame(socket, subscription, {"type": "error", "error": error_detail(problem)})
+    await _send_frame(socket, subscription, ChatError(error_detail(problem)))
 
 
 async def _send_warnings(socket: WebSocket, subscription: Subscription, warnings: list[str]) -> None:
     if warnings:
-        await _send_frame(socket, subscription, {"type": "warnings", "warnings": warnings})
+        await _send_frame(socket, subscription, ChatWarnings(warnings))
 
 
-async def _send_frame(socket: WebSocket, subscription: Subscription, frame: dict[str, Any]) -> None:
+async def _send_frame(socket: WebSocket, subscription: Subscription, frame: ChatNotice) -> None:
     with subscription.sending():
         await socket.send(
             {"type": "websocket.send", "text": msgspec.json.encode(frame, enc_hook=str).decode()}
