@@ -24,9 +24,9 @@ _encode = msgspec.json.Encoder().encode
 
 async def read_page(
     read: Callable[[Cursor | None, int], Awaitable[Sequence[Item]]],
-    *,
     to_view: Callable[[Item], Any],
     position: Callable[[Item], Cursor],
+    *,
     start: Cursor | None,
     limit: int,
     step: int = FIRST_STEP,
@@ -60,9 +60,9 @@ async def read_page(
 
 async def read_list_page(
     items: Iterable[Item],
-    *,
     to_view: Callable[[Item], Any],
     position: Callable[[Item], str],
+    *,
     start: str | None,
     limit: int,
 ) -> tuple[list[Any], str | None]:
@@ -73,7 +73,7 @@ async def read_list_page(
         first = 0 if after is None else bisect_right(ordered, after, key=position)
         return ordered[first : first + count]
 
-    return await read_page(read, to_view=to_view, position=position, start=start, limit=limit)
+    return await read_page(read, to_view, position, start=start, limit=limit)
 
 
 def page_of(name: str, page: tuple[list[Any], Any]) -> dict[str, Any]:

@@ -10,8 +10,7 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from easel.edges.http.calls import Access
-from easel.edges.http.routes import ROUTES
+from easel.edges.http.routes import PUBLIC, ROUTES
 from easel.edges.methods import METHODS
 from easel.host.auth.tokens import Tokens
 from tests.edges.http.live import WAIT_SECONDS, in_time, new_session, script
@@ -24,8 +23,8 @@ if TYPE_CHECKING:
 
     from tests.edges.http.live import LiveEasel
 
-CLOSED = [row for row in ROUTES if row.access is not Access.OPEN]
-OPEN = [row for row in ROUTES if row.access is Access.OPEN]
+CLOSED = [row for row in ROUTES if row.access != PUBLIC]
+OPEN = [row for row in ROUTES if row.access == PUBLIC]
 
 
 @pytest.fixture(scope="module")

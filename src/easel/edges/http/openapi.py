@@ -1,15 +1,15 @@
 """The OpenAPI description of the HTTP surface, generated from the route table."""
 
 import re
-from functools import cache
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from easel import __version__
+from easel.core.access import Public
 from easel.edges.decoding import NoParams
-from easel.edges.http.calls import WARNINGS_HEADER, Access
-from easel.edges.http.routes import API, OPS, Row
+from easel.edges.http.calls import WARNINGS_HEADER, Row
 from easel.edges.http.wire import ErrorAnswer
 from easel.errors import BadInput, NotSignedIn, TooLarge
 
@@ -29,20 +29,19 @@ _WARNINGS: dict[str, Any] = {
 }
 
 
-@cache
-def document() -> dict[str, Any]:
-    listed = (*API, *OPS)
-    shapes = [shape for row in listed for shape in (row.body, row.response) if isinstance(shape, type)]
+def describe(rows: Sequence[Row]) -> dict[str, Any]:
+    """Return the OpenAPI description of these routes."""
+    shapes = [shape for row in rows for shape in (row.body, row.response) if isinstance(shape, type)]
     shapes = [shape for shape in shapes if shape is not NoParams]
     _, components = msgspec.json.schema_components([*shapes, ErrorAnswer], ref_template=_REF)
     for component in components.values():
         if component.get("additionalProperties") is False:  # unknown members are ignored with a warning
             del component["additionalProperties"]
-    for row in listed:
+    for row in rows:
         if isinstance(row.response, type):
             components[row.response.__name__]["properties"]["warnings"] = _WARNINGS
     paths: dict[str, dict[str, Any]] = {}
-    for row in listed:
+    for row in rows:
         paths.setdefault(row.path, {})[row.method.lower()] = _operation(row)
     return {
         "openapi": "3.1.0",
@@ -74,7 +73,7 @@ def _operation(row: Row) -> dict[str, Any]:
         }
     if row.takes_file:
         operation["requestBody"] = {"required": True, "content": _FILE}
-    if row.access is Access.OPEN:
+    if isinstance(row.access, Public):
         operation["security"] = []
     operation["responses"] = {str(row.status): _success(row)}
     if row.takes_file:
@@ -86,8 +85,11 @@ def _operation(row: Row) -> dict[str, Any]:
         operation["responses"]["204"] = {
             "description": "The cursor is at the end of a finished run: there are no more events."
         }
+    if row.accepted is not None:
+        json = {"application/json": {"schema": _ref(row.accepted)}}
+        operation["responses"]["202"] = {"description": "With `Accept: application/json`.", "content": json}
     # The edge itself raises the last ones, before the handler of the route.
-    errors = [*row.errors, *([] if row.access is Access.OPEN else [BadInput, NotSignedIn])]
+    errors = [*row.errors, *([] if isinstance(row.access, Public) else [BadInput, NotSignedIn])]
     if row.body is not None:
         errors.append(TooLarge)
     for status in sorted({error.http for error in errors}):

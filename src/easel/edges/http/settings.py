@@ -4,10 +4,9 @@ from typing import Annotated, Any
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
-from starlette.responses import Response
 
 from easel.edges.decoding import Params
-from easel.edges.http.calls import Call, json_response
+from easel.edges.http.calls import Call
 from easel.host.models.settings import ShownSettings
 
 ProviderName = Annotated[
@@ -48,20 +47,20 @@ class ModelCheckView(Struct):
     text: Annotated[str, Meta(description="Which model answered, or what is wrong and what to do.")]
 
 
-async def get_settings(call: Call) -> Response:
-    return json_response(_view(await call.host.settings.get(call.principal)))
+async def get_settings(call: Call) -> SettingsView:
+    return _view(await call.host.settings.get(call.principal))
 
 
-async def change_settings(call: Call) -> Response:
+async def change_settings(call: Call) -> SettingsView:
     sent = msgspec.structs.asdict(call.params)
     changes = {name: value for name, value in sent.items() if value is not UNSET}
-    return json_response(_view(await call.host.settings.change(call.principal, changes)))
+    return _view(await call.host.settings.change(call.principal, changes))
 
 
-async def check_model(call: Call) -> Response:
+async def check_model(call: Call) -> ModelCheckView:
     """Make one small request to the caller's model. A failure is an answer too."""
     check = await call.host.models.check(call.principal)
-    return json_response(ModelCheckView(check.is_ok, check.text))
+    return ModelCheckView(check.is_ok, check.text)
 
 
 def _view(shown: ShownSettings) -> SettingsView:
