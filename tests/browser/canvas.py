@@ -12,6 +12,7 @@ from playwright.async_api import BrowserContext, Frame, FrameLocator, Locator, P
 
 from tests.browser.console import TIMEOUT_SECONDS
 from tests.browser.tabs import Tab, wait_in
+from tests.support.strict_http import STRICT
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
@@ -82,6 +83,7 @@ class CanvasApi:
             headers={"authorization": f"Bearer {server.token}"},
             timeout=60,
             trust_env=False,
+            event_hooks=STRICT,
         )
 
     def __enter__(self) -> CanvasApi:

@@ -73,7 +73,7 @@ async def read_list_page(
         first = 0 if after is None else bisect_right(ordered, after, key=position)
         return ordered[first : first + count]
 
-    return await read_page(read, to_view, position, start=start, limit=limit)
+    return await read_page(read, to_view=to_view, position=position, start=start, limit=limit)
 
 
 def page_of(name: str, page: tuple[list[Any], Any]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from easel.host.auth.tokens import Tokens
 from tests.edges.http.live import WAIT_SECONDS, in_time, new_session, script
 from tests.edges.http.live import LiveEasel as Live
 from tests.requirements import case
+from tests.support.strict_http import STRICT
 from tests.support.waiting import wait_for_sync
 
 if TYPE_CHECKING:
@@ -52,7 +53,10 @@ def tokens_of(easel: LiveEasel) -> Tokens:
 
 def http_client(easel: LiveEasel, secret: str) -> httpx2.Client:
     return httpx2.Client(
-        base_url=easel.base_url, headers={"Authorization": f"Bearer {secret}"}, timeout=WAIT_SECONDS
+        base_url=easel.base_url,
+        headers={"Authorization": f"Bearer {secret}"},
+        timeout=WAIT_SECONDS,
+        event_hooks=STRICT,
     )
 
 

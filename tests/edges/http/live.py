@@ -31,6 +31,7 @@ from easel.edges.http.server import listen_on
 from easel.settings import Settings
 from tests.support.postgres import execute
 from tests.support.sse import Event, Parser
+from tests.support.strict_http import STRICT
 from tests.support.waiting import wait_for_sync
 
 if TYPE_CHECKING:
@@ -133,7 +134,10 @@ class LiveEasel:
             self._end()
             raise
         self._http = httpx2.Client(
-            headers=self.bearer, timeout=WAIT_SECONDS, limits=httpx2.Limits(max_connections=100)
+            headers=self.bearer,
+            timeout=WAIT_SECONDS,
+            limits=httpx2.Limits(max_connections=100),
+            event_hooks=STRICT,
         )
         return self
 
@@ -219,7 +223,7 @@ class LiveEasel:
 
     def stranger(self) -> httpx2.Client:
         """Return a client without token and cookie."""
-        return httpx2.Client(base_url=self.base_url, timeout=WAIT_SECONDS)
+        return httpx2.Client(base_url=self.base_url, timeout=WAIT_SECONDS, event_hooks=STRICT)
 
     # -- runs
 

@@ -61,17 +61,11 @@ class SessionCookie:
         # Lax and not Strict, so that the printed link works from a mail: its redirect must send the cookie.
         # Requests that change data also need a matching Origin.
         response.set_cookie(
-            self.name,
-            value,
-            max_age=COOKIE_SECONDS,
-            httponly=True,
-            samesite="lax",
-            secure=self.is_secure,
-            path="/",
+            self.name, value, COOKIE_SECONDS, httponly=True, samesite="lax", secure=self.is_secure
         )
 
     def delete(self, response: Response) -> None:
-        response.delete_cookie(self.name, path="/", httponly=True, samesite="lax", secure=self.is_secure)
+        response.delete_cookie(self.name, httponly=True, samesite="lax", secure=self.is_secure)
 
 
 @dataclass(frozen=True, slots=True)

@@ -94,7 +94,8 @@ class Metrics:
         if state.get("is_stream"):
             return
         REQUEST_SECONDS.labels(route or "none").observe(seconds)
-        if row is None or not row.is_transfer:  # the client determines how long a transfer takes
+        is_transfer = row is not None and row.is_transfer  # the client determines how long a transfer takes
+        if seconds > self._audit.slow_seconds and not is_transfer:
             details = {"method": method, "route": route, "status": status}
             self._audit.record_slow("http.slow", seconds, details=details)
 
@@ -115,7 +116,7 @@ class SecurityHeaders:
                 message["headers"] = [*message["headers"], *added]
             await send(message)
 
-        await self._app(scope, receive, sender)
+        await self._app(scope, receive, sender if scope["type"] == "http" else send)
 
 
 class Errors:
@@ -127,7 +128,13 @@ class Errors:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope["app"] = self  # the router then raises errors instead of responding
-        body, is_started = _Body(receive), False
+        has_more, is_started = scope["type"] == "http", False
+
+        async def receiver() -> Message:
+            nonlocal has_more
+            message = await receive()
+            has_more = message.get("more_body", False)
+            return message
 
         async def sender(message: Message) -> None:
             nonlocal is_started
@@ -135,23 +142,22 @@ class Errors:
             await send(message)
 
         try:
-            await self._app(scope, body, sender)
+            await self._app(scope, receiver if has_more else receive, sender)
         except (ClientDisconnect, ClientDisconnected, WebSocketDisconnect):
             log.debug("http.gone", path=redact_token(scope["path"]))
         except Exception as problem:
             if is_started and isinstance(problem, NotSignedIn) and scope["state"].get("is_stream"):
                 await send({"type": "http.response.body"})  # the token was revoked, or the user signed out
                 return
-            is_http = scope["type"] == "http"
-            request = Request(scope if is_http else {**scope, "type": "http", "method": "GET"})
-            response = self._response(request, problem)
+            response = self._response(Request({"method": "GET", **scope, "type": "http"}), problem)
             if is_started:
                 raise  # a stream broke: the server closes the connection and the reader resumes
-            if is_http:
-                await body.discard()
-                await response(scope, receive, send)
-            else:
+            if scope["type"] == "websocket":
                 await WebSocket(scope, receive, send).send_denial_response(response)
+                return
+            if has_more:
+                await _discard(receive)
+            await response(scope, receive, send)
 
     def _response(self, request: Request, problem: Exception) -> Response:
         headers: dict[str, str] = {}
@@ -216,25 +222,14 @@ def redact_token(path: str) -> str:
     return f"{VIEWS}…/{path.removeprefix(VIEWS).partition('/')[2]}" if path.startswith(VIEWS) else path
 
 
-class _Body:
-    """Passes on the body of a request and records whether all of it was read."""
-
-    def __init__(self, receive: Receive) -> None:
-        self._receive = receive
-        self._has_more = True
-
-    async def __call__(self) -> Message:
-        message = await self._receive()
-        self._has_more = message["type"] == "http.request" and message.get("more_body", False)
-        return message
-
-    async def discard(self) -> None:
-        """Drop the unread body, within limits: many clients send all of it before they read a response."""
-        left = MAX_DISCARDED_BYTES
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(DISCARD_SECONDS):
-                while self._has_more and left > 0:
-                    left -= len((await self()).get("body", b""))
+async def _discard(receive: Receive) -> None:
+    """Drop the unread body, within limits: many clients send all of it before they read a response."""
+    left, message = MAX_DISCARDED_BYTES, {"more_body": True}
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(DISCARD_SECONDS):
+            while left > 0 and message.get("more_body"):
+                message = await receive()
+                left -= len(message.get("body", b""))
 
 
 class TrustedSite:

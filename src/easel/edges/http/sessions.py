@@ -59,6 +59,10 @@ class ListMessages(Params):
     before: NumberCursor = None
 
 
+class MessageMetadata(Struct):
+    visibility: str
+
+
 class MessageView(Struct, omit_defaults=True):
     message_id: str
     run_id: str
@@ -69,7 +73,7 @@ class MessageView(Struct, omit_defaults=True):
     ]
     seq: Annotated[int, Meta(description="Its sequence number in the thread.")]
     created_at: datetime
-    metadata: dict[str, str]
+    metadata: MessageMetadata
     status: str | UnsetType = UNSET
     error: str | UnsetType = UNSET
     attachments: Annotated[
@@ -177,7 +181,7 @@ def message_view(message: StoredMessage) -> MessageView:
         text=message.text,
         seq=message.thread_seq,
         created_at=message.created_at,
-        metadata={"visibility": "public"},  # CC-14: messages contain public text only
+        metadata=MessageMetadata("public"),  # CC-14: messages contain public text only
         status=message.status or UNSET,
         error=message.error_message or UNSET,
         attachments=marker_views(message.attachments),

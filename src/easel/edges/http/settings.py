@@ -29,6 +29,17 @@ class ChangeSettings(Params):
     ] = UNSET
 
 
+class SettingSources(Struct):
+    """Where each value comes from: user, host or default."""
+
+    provider: str
+    model: str
+    api_key: str
+    base_url: str
+    reasoning_effort: str
+    token_budget: str
+
+
 class SettingsView(Struct):
     provider: ProviderName
     model: str
@@ -36,9 +47,7 @@ class SettingsView(Struct):
     base_url: Annotated[str | None, Meta(description="null: the provider's own address.")]
     reasoning_effort: Annotated[str | None, Meta(description="null: the model's default.")]
     token_budget: int
-    sources: Annotated[
-        dict[str, str], Meta(description="Where each value comes from: user, host or default.")
-    ]
+    sources: SettingSources
     note: Annotated[str | UnsetType, Meta(description="What to do if a key is not used.")] = UNSET
 
 
@@ -65,6 +74,5 @@ async def check_model(call: Call) -> ModelCheckView:
 
 def _view(shown: ShownSettings) -> SettingsView:
     values: dict[str, Any] = dict(shown.values)
-    return SettingsView(
-        **values, sources=dict(shown.sources), note=UNSET if shown.note is None else shown.note
-    )
+    note = UNSET if shown.note is None else shown.note
+    return SettingsView(**values, sources=SettingSources(**shown.sources), note=note)

@@ -110,11 +110,17 @@ class StreamQuery(Params):
     ] = ""
 
 
+class ToolAnnotations(Struct, rename="camel"):
+    read_only_hint: bool
+    idempotent_hint: bool
+    destructive_hint: bool
+
+
 class ToolView(Struct):
     name: str
     description: str
-    schema: dict[str, Any]
-    annotations: dict[str, bool]
+    schema: Annotated[dict[str, Any], Meta(description="The JSON Schema of its arguments.")]
+    annotations: ToolAnnotations
     runs_on: str
 
 
@@ -166,11 +172,7 @@ def marker_views(markers: Sequence[Marker]) -> list[MarkerView] | UnsetType:
 
 
 def tool_view(tool: ToolDefinition) -> ToolView:
-    notes = {
-        "readOnlyHint": tool.read_only,
-        "idempotentHint": tool.idempotent,
-        "destructiveHint": tool.destructive,
-    }
+    notes = ToolAnnotations(tool.read_only, tool.idempotent, tool.destructive)
     return ToolView(tool.name, tool.description, dict(tool.schema), notes, tool_location(tool.name))
 
 
