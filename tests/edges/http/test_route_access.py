@@ -1,4 +1,4 @@
-"""Who may call which route: made-up principals of every kind and role, against a table written by hand."""
+"""Access to every route: made-up principals of every kind and role, against a table written by hand."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.requirements import rule
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# What one may do who is a person or a service with this role in the account; `in person`: no service.
+# The routes by the role that a person or a service needs in the account; `in person`: not a service.
 EXPECTED = {
     "viewer": """
         GET /api/runs
@@ -138,8 +138,8 @@ async def send_request(name: str, principal: Principal | None) -> Principal:
 
     kind = "websocket" if isinstance(row, SocketRow) else "http"
     scope: dict[str, Any] = {
-        "type": kind, "method": name.partition(" ")[0], "path": row.path, "query_string": b"", "path_params": {},
-        "headers": [(b"authorization", b"Bearer token")], "state": {},
+        "type": kind, "method": name.partition(" ")[0], "path": row.path, "path_params": {},
+        "query_string": b"", "headers": [(b"authorization", b"Bearer token")], "state": {},
     }  # fmt: skip
     if isinstance(row, SocketRow):
         await SocketEndpoint(replace(row, handler=handle), host)(scope, nothing, nothing)

@@ -1,7 +1,7 @@
 """Documents over HTTP: the shapes of requests and responses, and calls of the document service."""
 
-from collections.abc import Sequence
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -117,10 +117,7 @@ async def take_control(call: Call) -> DocumentView:
 
 async def list_versions(call: Call) -> VersionPage:
     params: DocumentVersionsQuery = call.params
-
-    async def read(before: int | None, count: int) -> Sequence[DocumentVersion]:
-        return await call.host.documents.list_versions(call.principal, call.path["canvas_id"], before, count)
-
+    read = partial(call.host.documents.list_versions, call.principal, call.path["canvas_id"])
     limit = params.limit
     page = await read_page(
         read, _version_view, lambda version: version.version_no, start=params.before, limit=limit, step=limit

@@ -1,8 +1,7 @@
 """Runs and tools over HTTP."""
 
-from collections.abc import Sequence
+from functools import partial
 
-from easel.core.run.run import Run
 from easel.core.run.status import Status
 from easel.edges.http.calls import Call, idempotency_key
 from easel.edges.http.wire import (
@@ -36,10 +35,7 @@ async def get_run(call: Call) -> RunView:
 async def list_runs(call: Call) -> RunPage:
     params: ListRuns = call.params
     statuses = _statuses(params.statuses)
-
-    async def read(before: int | None, count: int) -> Sequence[Run]:
-        return await call.host.queue.list_runs(call.principal, params.session_id, statuses, before, count)
-
+    read = partial(call.host.queue.list_runs, call.principal, params.session_id, statuses)
     page = await read_page(
         read,
         listed_run_view,
