@@ -17,14 +17,14 @@ from prometheus_client.metrics import MetricWrapperBase
 
 from easel import errors, settings
 from easel.cli import app as cli
+from easel.core.access import Access, InAccount, OfHost, Public
+from easel.core.principal import PrincipalKind
 from easel.core.run.status import MOVES, TERMINAL, Status
 from easel.core.stream.envelope import EVENT_TYPES, EventType
 from easel.core.validation import MAX_DEPTH
 from easel.core.web.hosts import FETCH
 from easel.edges.decoding import NoParams
-from easel.edges.http.calls import Access
-from easel.edges.http.openapi import document
-from easel.edges.http.routes import ROUTES, Row
+from easel.edges.http.routes import ROUTES, describe_api
 from easel.errors import HostError
 from easel.fetch.tool import FetchTool
 from easel.host import metrics
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from easel.core.tool.definition import ToolDefinition
+    from easel.edges.http.calls import Row
 
 PROJECT = Path(__file__).resolve().parent.parent
 README = PROJECT / "README.md"
@@ -136,7 +137,16 @@ def payloads() -> str:
     )
 
 
-ACCESS = {Access.OPEN: "anyone", Access.USER: "user", Access.ADMIN: "administrator"}
+def access_of(access: Access) -> str:
+    """Return who has the access: a role in the account, or an operator; `in person` if no program has it."""
+    match access:
+        case Public():
+            return "anyone"
+        case InAccount(role, kinds):
+            who = role.value
+        case OfHost(kinds):
+            who = "operator"
+    return who if PrincipalKind.SERVICE in kinds else f"{who} in person"
 
 
 def response_of(row: Row) -> str:
@@ -153,7 +163,7 @@ def routes_table() -> str:
     rows = [
         (
             code(f"{row.method} {row.path}"),
-            ACCESS[row.access],
+            access_of(row.access),
             request_of(row),
             response_of(row),
             ", ".join(code(error.code) for error in row.errors) or NOTHING,
@@ -194,7 +204,7 @@ def fields_table(properties: Iterable[tuple[str, dict[str, Any], bool]]) -> str:
 def structures() -> str:
     """Return a table for every body, query and response of the routes, as in /openapi.json."""
     parts: dict[str, str] = {}
-    for name, schema in document()["components"]["schemas"].items():
+    for name, schema in describe_api()["components"]["schemas"].items():
         required = schema.get("required", [])
         parts[name] = fields_table(
             (field, part, field in required)
@@ -203,7 +213,7 @@ def structures() -> str:
         )
     for row in ROUTES:
         if row.query is not None:
-            described = document()["paths"][row.path][row.method.lower()]["parameters"]
+            described = describe_api()["paths"][row.path][row.method.lower()]["parameters"]
             parts["?" + row.query.__name__] = fields_table(
                 (parameter["name"], parameter["schema"], False)
                 for parameter in described

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 # The most modules that a press may enter in each part. The execution decides the start of a tool call before
 # the canvas is locked, so that the writer only compares and stores.
-BARS = {"request": 20, "execution": 57, "writer": 30}
+BARS = {"request": 18, "execution": 57, "writer": 30}
 RULES = {"resolution", "policy", "hints", "fetch"}  # of core.action: what needs no lock
 ECHO = {"kind": "tool.call", "tool": "gsv__Echo", "args": {"value": "{{input.text}}"}, "saveAs": "said"}
 SPEC = {"version": 1, "toolPolicy": {"allow": ["gsv__Echo"]}, "actions": {"say": ECHO}}

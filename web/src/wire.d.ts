@@ -1642,11 +1642,15 @@ export interface MessageView {
   /** Its sequence number in the thread. */
   seq: number;
   created_at: string;
-  metadata: Record<string, string>;
+  metadata: MessageMetadata;
   status?: string;
   error?: string;
   /** The markers of the references in the text. */
   attachments?: MarkerView[];
+}
+
+export interface MessageMetadata {
+  visibility: string;
 }
 
 export interface ChatMessage {
@@ -1772,8 +1776,9 @@ export interface ToolList {
 export interface ToolView {
   name: string;
   description: string;
+  /** The JSON Schema of its arguments. */
   schema: JsonObject;
-  annotations: Record<string, boolean>;
+  annotations: ToolAnnotations;
   runs_on: string;
 }
 
@@ -1788,10 +1793,19 @@ export interface SettingsView {
   /** null: the model's default. */
   reasoning_effort: string | null;
   token_budget: number;
-  /** Where each value comes from: user, host or default. */
-  sources: Record<string, string>;
+  sources: SettingSources;
   /** What to do if a key is not used. */
   note?: string;
+}
+
+/** Where each value comes from: user, host or default. */
+export interface SettingSources {
+  provider: string;
+  model: string;
+  api_key: string;
+  base_url: string;
+  reasoning_effort: string;
+  token_budget: string;
 }
 
 /** The settings to change. A setting that is not named stays; null clears one. */

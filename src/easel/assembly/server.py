@@ -8,13 +8,15 @@ import socket
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 
+from starlette.types import ASGIApp
+
 from easel import demo
 from easel.core.principal import Principal
 from easel.edges.gateway import gateway as gateways
 from easel.edges.gateway.connection import GatewayLimits
 from easel.edges.gateway.gateway import Gateway
-from easel.edges.http.app import EdgeSettings, HttpEdge
-from easel.edges.http.routes import OPS, ROUTES, SOCKETS
+from easel.edges.http.app import EdgeSettings, build_app
+from easel.edges.http.routes import OPS, PUBLIC, ROUTES, SOCKETS
 from easel.edges.http.server import HttpServer, listen_on
 from easel.edges.http.sockets import SocketRow
 from easel.errors import AlreadyExists, BadInput
@@ -77,16 +79,16 @@ def build_gateway(settings: Settings, services: Services) -> Gateway:
     return Gateway(services, limits)
 
 
-def build_edge(settings: Settings, services: Services, gateway: Gateway | None) -> HttpEdge:
+def build_edge(settings: Settings, services: Services, gateway: Gateway | None) -> ASGIApp:
     """Build the HTTP edge with the gateway as a socket; without a gateway, the health routes alone."""
     hosts = frozenset(name.strip().lower() for name in settings.allowed_hosts.split(",") if name.strip())
     edge_settings = EdgeSettings(
         settings.max_body_bytes, settings.public_url, hosts, settings.open_metrics, settings.assets_url
     )
     if gateway is None:
-        return HttpEdge(services, edge_settings, OPS, ())
-    row = SocketRow(gateways.PATH, lambda call: gateway.serve(call.socket, call.principal), is_open=True)
-    return HttpEdge(services, edge_settings, ROUTES, (*SOCKETS, row))
+        return build_app(services, edge_settings, OPS, ())
+    row = SocketRow(gateways.PATH, PUBLIC, lambda call: gateway.serve(call.socket, call.principal))
+    return build_app(services, edge_settings, ROUTES, (*SOCKETS, row))
 
 
 async def load_demo(services: Services) -> list[str]:

@@ -24,9 +24,9 @@ _encode = msgspec.json.Encoder().encode
 
 async def read_page(
     read: Callable[[Cursor | None, int], Awaitable[Sequence[Item]]],
-    *,
     to_view: Callable[[Item], Any],
     position: Callable[[Item], Cursor],
+    *,
     start: Cursor | None,
     limit: int,
     step: int = FIRST_STEP,
@@ -60,9 +60,9 @@ async def read_page(
 
 async def read_list_page(
     items: Iterable[Item],
-    *,
     to_view: Callable[[Item], Any],
     position: Callable[[Item], str],
+    *,
     start: str | None,
     limit: int,
 ) -> tuple[list[Any], str | None]:

@@ -10,13 +10,13 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from easel.edges.http.calls import Access
-from easel.edges.http.routes import ROUTES
+from easel.edges.http.routes import PUBLIC, ROUTES
 from easel.edges.methods import METHODS
 from easel.host.auth.tokens import Tokens
 from tests.edges.http.live import WAIT_SECONDS, in_time, new_session, script
 from tests.edges.http.live import LiveEasel as Live
 from tests.requirements import case
+from tests.support.strict_http import STRICT
 from tests.support.waiting import wait_for_sync
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from tests.edges.http.live import LiveEasel
 
-CLOSED = [row for row in ROUTES if row.access is not Access.OPEN]
-OPEN = [row for row in ROUTES if row.access is Access.OPEN]
+CLOSED = [row for row in ROUTES if row.access != PUBLIC]
+OPEN = [row for row in ROUTES if row.access == PUBLIC]
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +53,10 @@ def tokens_of(easel: LiveEasel) -> Tokens:
 
 def http_client(easel: LiveEasel, secret: str) -> httpx2.Client:
     return httpx2.Client(
-        base_url=easel.base_url, headers={"Authorization": f"Bearer {secret}"}, timeout=WAIT_SECONDS
+        base_url=easel.base_url,
+        headers={"Authorization": f"Bearer {secret}"},
+        timeout=WAIT_SECONDS,
+        event_hooks=STRICT,
     )
 
 

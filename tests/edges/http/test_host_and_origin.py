@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -182,6 +183,38 @@ def test_preflight_is_refused_without_cors_headers(small_easel: LiveEasel) -> No
     )
     assert status == 403
     assert not any(name.startswith("access-control") for name in headers)
+
+
+# --- WebSockets ---------------------------------------------------------------------------------------------
+
+UPGRADE = {
+    "Connection": "Upgrade",
+    "Upgrade": "websocket",
+    "Sec-WebSocket-Version": "13",
+    "Sec-WebSocket-Key": "AAAAAAAAAAAAAAAAAAAAAA==",
+}
+
+
+@case("O7")
+@pytest.mark.parametrize(
+    "path, headers, status",
+    [
+        ("/ws", {"Host": "evil.example"}, 421),
+        ("/ws", {"Origin": "https://evil.example"}, 403),
+        ("/ws/chat/t", {"Host": "evil.example"}, 421),
+        ("/ws/chat/t", {"Origin": "null"}, 403),
+        ("/ws/nothing", {"Origin": "null"}, 403),
+        ("/ws/nothing", {}, 404),
+        ("/api/runs", {}, 404),
+    ],
+)
+def test_socket_is_refused_before_the_handshake(
+    small_easel: LiveEasel, path: str, headers: dict[str, str], status: int
+) -> None:
+    own = {"Host": "127.0.0.1", "Authorization": f"Bearer {small_easel.token}"}
+    refused = request(small_easel, "GET", path, **{**own, **UPGRADE, **headers})
+    assert refused[0] == status
+    assert json.loads(refused[2])["error"]["name"] in {"WRONG_HOST", "FORBIDDEN", "NOT_FOUND"}
 
 
 # --- security headers ---------------------------------------------------------------------------------------

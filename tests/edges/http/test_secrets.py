@@ -15,6 +15,7 @@ from easel.host.auth.tokens import Tokens
 from easel.ids import OWNER, RunId
 from tests.edges.http.live import WAIT_SECONDS, LiveEasel
 from tests.requirements import rule
+from tests.support.strict_http import STRICT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,7 +43,10 @@ def client_of(easel: LiveEasel, kind: str) -> httpx2.Client:
     instance = easel.instances[0]
     _, token = easel.do(Tokens(instance.opened.tokens, instance.services.audit).create("owner", kind))
     return httpx2.Client(
-        base_url=easel.base_url, headers={"Authorization": f"Bearer {token}"}, timeout=WAIT_SECONDS
+        base_url=easel.base_url,
+        headers={"Authorization": f"Bearer {token}"},
+        timeout=WAIT_SECONDS,
+        event_hooks=STRICT,
     )
 
 

@@ -11,8 +11,7 @@ from urllib.parse import quote
 import pytest
 
 from easel.assembly.storage import derive_key
-from easel.edges.http.calls import Access
-from easel.edges.http.routes import ROUTES
+from easel.edges.http.routes import PUBLIC, ROUTES
 from easel.host.auth.cookies import COOKIE_SECONDS, Cookies
 from tests.edges.http.live import LiveEasel, cookie_name, script
 from tests.requirements import case
@@ -56,7 +55,7 @@ def run_id(small_easel: LiveEasel) -> str:
 
 
 def test_only_the_listed_routes_are_open_to_everyone() -> None:
-    assert {(row.method, row.path) for row in ROUTES if row.access is Access.OPEN} == OPEN
+    assert {(row.method, row.path) for row in ROUTES if row.access == PUBLIC} == OPEN
 
 
 @case("O7")

@@ -13,7 +13,6 @@ from msgspec import Struct
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from easel.core.artifact.artifact import Artifact
 from easel.core.artifact.media_type import presentation_of
 from easel.edges.errors import CONNECTION
 from easel.edges.http.calls import Call, check_head, json_response, watch_disconnect
@@ -39,12 +38,6 @@ class ArtifactView(Struct):
     sha256: str
 
 
-def artifact_view(artifact: Artifact) -> ArtifactView:
-    return ArtifactView(
-        artifact.artifact_id, artifact.uri, artifact.size, artifact.media_type, artifact.sha256
-    )
-
-
 async def upload_artifact(call: Call) -> Response:
     declared_type, source = await read_upload(call)
     artifact = await call.host.artifacts.upload(call.principal, source, declared_type)
@@ -52,7 +45,10 @@ async def upload_artifact(call: Call) -> Response:
     await call.host.audit.record(
         call.principal, "artifact.uploaded", subject=artifact.artifact_id, details=details
     )
-    return json_response(artifact_view(artifact), 201 if artifact.is_new else 200)
+    view = ArtifactView(
+        artifact.artifact_id, artifact.uri, artifact.size, artifact.media_type, artifact.sha256
+    )
+    return json_response(view, 201 if artifact.is_new else 200)
 
 
 async def read_upload(call: Call) -> tuple[str, AsyncIterator[bytes]]:

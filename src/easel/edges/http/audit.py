@@ -1,27 +1,18 @@
-"""The audit trail over HTTP, for administrators; and the audit records of the HTTP edge itself."""
+"""The audit trail over HTTP, for operators."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.types import Scope
 
 from easel.core.audit.chain import Link
 from easel.core.audit.record import StorageClass, parse_record
-from easel.core.principal import ANONYMOUS
 from easel.edges.decoding import Params
-from easel.edges.http.calls import Call, json_response
-from easel.edges.http.canvas_policy import redact_token
+from easel.edges.http.calls import Call
 from easel.edges.http.wire import NumberCursor, PageLimit
 from easel.edges.paging import read_page
-from easel.errors import BadInput, HostError, NotSignedIn, Unavailable
-from easel.host.audit.audit import Audit
-
-REFUSED = (403, 421)  # statuses of requests that a guardrail refused
-UNAVAILABLE_SECONDS = 10.0  # minimum time between two records of an unavailable database
+from easel.errors import BadInput
 
 
 class ListAudit(Params):
@@ -58,7 +49,7 @@ class AuditPage(Struct, omit_defaults=True):
     next: int | None = None
 
 
-async def list_audit(call: Call) -> Response:
+async def list_audit(call: Call) -> AuditPage:
     params: ListAudit = call.params
 
     async def read(before: int | None, count: int) -> Sequence[Link]:
@@ -71,15 +62,10 @@ async def list_audit(call: Call) -> Response:
             limit=count,
         )
 
-    records, more = await read_page(
-        read,
-        to_view=_view,
-        position=lambda link: link.seq,
-        start=params.before,
-        limit=params.limit,
-        step=params.limit,
+    limit = params.limit
+    return AuditPage(
+        *await read_page(read, _view, lambda link: link.seq, start=params.before, limit=limit, step=limit)
     )
-    return json_response(AuditPage(records, more))
 
 
 def _in_utc(at: datetime | None, name: str) -> datetime | None:
@@ -103,36 +89,3 @@ def _view(link: Link) -> AuditView:
         subject=fields.get("subject", UNSET),
         details=fields.get("details", UNSET),
     )
-
-
-def record_problem(audit: Audit, scope: Scope, problem: Exception, reference: str | None) -> None:
-    """Record an internal error, a refusal, a failed sign-in or an unavailable database."""
-    request = Request(scope)
-    principal = scope["state"].get("principal", ANONYMOUS)
-    details = {"method": request.method, "path": redact_token(request.url.path), **client_details(request)}
-    if not isinstance(problem, HostError):
-        audit.record_exception(principal, "http.error", problem, reference=reference, details=details)
-    elif problem.http in REFUSED:
-        audit.record_throttled(
-            principal,
-            "guardrail.refused",
-            details={**details, "error": problem.code, "problem": problem.message},
-        )
-    elif isinstance(problem, NotSignedIn):
-        if credential := _credential_kind(request):
-            audit.record_throttled(ANONYMOUS, "sign_in.failed", details={**details, "by": credential})
-    elif isinstance(problem, Unavailable) and (cause := problem.__cause__) is not None:
-        details |= {"exception": type(cause).__name__, "message": str(cause)}
-        audit.record_throttled(None, "database.unavailable", details=details, every=UNAVAILABLE_SECONDS)
-
-
-def client_details(request: Request) -> dict[str, str]:
-    """Return the address of the client; behind a proxy this is the address of the proxy."""
-    return {"address": request.client.host} if request.client else {}
-
-
-def _credential_kind(request: Request) -> str | None:
-    """Return the kind of credential that a request presented, or None."""
-    if "authorization" in request.headers or "token" in request.query_params:
-        return "token"
-    return "cookie" if request.state.cookie.name in request.cookies else None

@@ -4,11 +4,10 @@ from datetime import datetime
 from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
-from starlette.responses import Response
 
 from easel.core.run.boards import LAST_VERSION, Board, BoardValue, BoardWriteRequest
 from easel.edges.decoding import Params
-from easel.edges.http.calls import Call, json_response
+from easel.edges.http.calls import Call
 from easel.edges.http.wire import PageCursor
 from easel.edges.paging import DEFAULT_PAGE_ITEMS, MAX_PAGE_ITEMS, read_list_page
 from easel.errors import BadInput
@@ -95,23 +94,23 @@ class BoardView(Struct):
     edge_id: str | UnsetType = UNSET
 
 
-async def write_whiteboard(call: Call) -> Response:
+async def write_whiteboard(call: Call) -> BoardWritten:
     return await _write(call, Board.WHITEBOARD)
 
 
-async def write_blackboard(call: Call) -> Response:
+async def write_blackboard(call: Call) -> BoardWritten:
     return await _write(call, Board.BLACKBOARD)
 
 
-async def read_whiteboard(call: Call) -> Response:
+async def read_whiteboard(call: Call) -> BoardView | BoardEntry:
     return await _read(call, Board.WHITEBOARD)
 
 
-async def read_blackboard(call: Call) -> Response:
+async def read_blackboard(call: Call) -> BoardView | BoardEntry:
     return await _read(call, Board.BLACKBOARD)
 
 
-async def _write(call: Call, board: Board) -> Response:
+async def _write(call: Call, board: Board) -> BoardWritten:
     params: WriteWhiteboard | WriteBlackboard = call.params
     request = BoardWriteRequest(
         board, params.key, params.value, params.source_node_id, params.edge_id, params.expected_version
@@ -127,29 +126,23 @@ async def _write(call: Call, board: Board) -> Response:
     author = BoardAuthor(
         call.principal.actor_id, params.source_node_id, run_id, call.principal.actor_kind, edge_id
     )
-    return json_response(
-        BoardWritten(
-            params.key, written.version, written.seq, written.created_at, written.updated_at, author, edge_id
-        ),
+    return BoardWritten(
+        params.key, written.version, written.seq, written.created_at, written.updated_at, author, edge_id
     )
 
 
-async def _read(call: Call, board: Board) -> Response:
+async def _read(call: Call, board: Board) -> BoardView | BoardEntry:
     params: ReadBoard = call.params
     run_id = call.path["run_id"]
     account_id = call.principal.account_id
     if params.key is not None:
         entry = await call.host.boards.read(account_id, run_id, board, params.key, params.edge_id)
-        return json_response(_entry(run_id, entry))
+        return _entry(run_id, entry)
     entries = await call.host.boards.read_all(account_id, run_id, board, params.edge_id)
     views, more = await read_list_page(
-        entries,
-        to_view=lambda entry: _entry(run_id, entry),
-        position=_position,
-        start=params.after,
-        limit=params.limit,
+        entries, lambda entry: _entry(run_id, entry), _position, start=params.after, limit=params.limit
     )
-    return json_response(BoardView(views, UNSET if more is None else more))
+    return BoardView(views, UNSET if more is None else more)
 
 
 def _position(entry: BoardValue) -> str:

@@ -1,6 +1,7 @@
-"""From a request to a service call and back: authentication, decoding of parameters, JSON responses.
+"""From a request to a service call and back: sign-in, access, decoding, the handler's call, the response.
 
-Owns the session cookie and the limits on bodies. Does not know routes or services beyond the sign-in.
+Owns the endpoint of a route, the session cookie and the limits on bodies. Does not know which routes there
+are, or services beyond the sign-in.
 """
 
 import asyncio
@@ -9,19 +10,19 @@ import json
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from enum import Enum, auto
 from typing import Any, cast
 from urllib.parse import urlsplit
 
 import msgspec
 from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
-from starlette.types import Receive
+from starlette.types import Receive, Scope, Send
 
-from easel.core.principal import Principal, PrincipalKind
+from easel.core.access import Access, Public, check_access
+from easel.core.principal import ANONYMOUS, Principal, PrincipalKind
 from easel.core.stream.json_text import refuse_duplicate_keys
-from easel.edges.decoding import Decoded, decode_json, decode_members
-from easel.errors import BadInput, Forbidden, TooLarge
+from easel.edges.decoding import Decoded, NoParams, decode_json, decode_members, warn_in_error
+from easel.errors import BadInput, HostError, NotSignedIn, TooLarge
 from easel.host.auth.cookies import COOKIE_SECONDS
 from easel.host.services import Services
 
@@ -60,23 +61,11 @@ class SessionCookie:
         # Lax and not Strict, so that the printed link works from a mail: its redirect must send the cookie.
         # Requests that change data also need a matching Origin.
         response.set_cookie(
-            self.name,
-            value,
-            max_age=COOKIE_SECONDS,
-            httponly=True,
-            samesite="lax",
-            secure=self.is_secure,
-            path="/",
+            self.name, value, COOKIE_SECONDS, httponly=True, samesite="lax", secure=self.is_secure
         )
 
     def delete(self, response: Response) -> None:
-        response.delete_cookie(self.name, path="/", httponly=True, samesite="lax", secure=self.is_secure)
-
-
-class Access(Enum):
-    OPEN = auto()
-    USER = auto()
-    ADMIN = auto()
+        response.delete_cookie(self.name, httponly=True, samesite="lax", secure=self.is_secure)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +82,100 @@ class Call:
         return self.request.path_params
 
 
-Handler = Callable[[Call], Awaitable[Response]]
+# The struct of the response, to be sent with the status of the row; None without content.
+Handler = Callable[[Call], Awaitable[msgspec.Struct | Response | None]]
 
 
-def add_warnings(response: Response, warnings: list[str]) -> None:
+@dataclass(frozen=True, slots=True)
+class Row:
+    method: str
+    path: str
+    access: Access
+    handler: Handler
+    summary: str
+    body: type[Any] | None = None
+    takes_file: bool = False  # any bytes, as the body or as the part `file` of a form
+    query: type[Any] | None = None
+    status: int = 200
+    response: type[Any] | str = "text/plain"  # a struct or a media type; `*/*`: any bytes, also by range
+    accepted: type[Any] | None = None  # the struct of 202, for a client that accepts JSON instead of a stream
+    errors: tuple[type[HostError], ...] = ()
+
+    @property
+    def is_transfer(self) -> bool:
+        """Return whether the client determines how long a request takes."""
+        return self.takes_file or self.response == "*/*"
+
+
+class Endpoint:
+    """Answers the requests of one row."""
+
+    def __init__(self, row: Row, host: Services, max_body_bytes: int) -> None:
+        self._row = row
+        self._host = host
+        self._max_body_bytes = max_body_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        row, state, request = self._row, scope["state"], Request(scope, receive)
+        state["row"] = row
+        is_public = isinstance(row.access, Public)
+        principal = admit(request, None if is_public else await authenticate(request, self._host), row.access)
+        params, warnings = await self._decode(request)
+        try:
+            result = await row.handler(Call(self._host, principal, request, params))
+        except HostError as problem:
+            warn_in_error(problem, warnings)
+            raise
+        response = _respond(result, row.status)
+        if warnings:
+            _add_warnings(response, warnings)
+        state["is_stream"] = response.headers.get("content-type", "").startswith("text/event-stream")
+        if not state["is_stream"] and row.response != "*/*":
+            await response(scope, receive, send)
+            return
+        # What takes long ends when the token or the sign-in that opened it is revoked.
+        async with self._host.revocation.while_valid(principal):
+            await response(scope, receive, send)
+
+    async def _decode(self, request: Request) -> Decoded:
+        """Return the params of the body, or else of the query, and warnings about unknown members of both."""
+        row, decoded = self._row, Decoded(None, [])
+        # The public routes, such as pages, read their own queries.
+        if row.query is not None or (request.scope["query_string"] and not isinstance(row.access, Public)):
+            decoded = decode_query(request, row.query or NoParams)
+        if row.body is None:
+            return decoded
+        body = await read_body(request, self._max_body_bytes, "EASEL_MAX_BODY_BYTES")
+        params, warnings = await _decode_body(body, row.body)
+        ignored = _review_key_headers(request, takes_key=hasattr(params, "idempotency_key"))
+        return Decoded(params, [*decoded.warnings, *ignored, *warnings])
+
+
+def admit(connection: HTTPConnection, principal: Principal | None, access: Access) -> Principal:
+    """Return the principal of a request, or ANONYMOUS for a public one.
+
+    Raises NotSignedIn, or Forbidden if this principal has no access. RS-76
+    """
+    if principal is None:
+        if isinstance(access, Public):
+            return ANONYMOUS
+        raise NotSignedIn
+    connection.scope["state"]["principal"] = principal  # for audit records
+    check_access(access, principal)
+    return principal
+
+
+def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(msgspec.json.encode(value), status, headers, "application/json")
+
+
+def _respond(result: msgspec.Struct | Response | None, status: int) -> Response:
+    if isinstance(result, Response):
+        return result
+    return Response(status_code=status) if result is None else json_response(result, status)
+
+
+def _add_warnings(response: Response, warnings: list[str]) -> None:
     """Add warnings to a JSON object as `warnings`, and to any other response as a header. RS-67"""
     if response.media_type != "application/json":
         response.headers[WARNINGS_HEADER] = json.dumps(warnings)
@@ -119,7 +198,7 @@ def idempotency_key(request: Request, key: str | None) -> str | None:
     return key if header is None else header
 
 
-def review_key_headers(request: Request, *, takes_key: bool) -> list[str]:
+def _review_key_headers(request: Request, *, takes_key: bool) -> list[str]:
     """Return warnings about a key for repetitions in a header that this request does not read. RS-67"""
     headers = request.headers
     if KEY_HEADER in headers and not takes_key:
@@ -127,10 +206,6 @@ def review_key_headers(request: Request, *, takes_key: bool) -> list[str]:
     if f"x-{KEY_HEADER}" in headers:
         return ["the header X-Idempotency-Key was ignored; did you mean `Idempotency-Key`?"]
     return []
-
-
-def json_response(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    return Response(msgspec.json.encode(value), status, headers, "application/json")
 
 
 async def authenticate_socket(connection: HTTPConnection, host: Services) -> Principal | None:
@@ -158,16 +233,15 @@ def address_of(request: HTTPConnection) -> str:
     return request.client.host if request.client else ""
 
 
+def client_details(request: HTTPConnection) -> dict[str, str]:
+    """Return the address of the client as audit records have it."""
+    return {"address": request.client.host} if request.client else {}
+
+
 async def authenticate_visitor(call: Call) -> Principal | None:
     """Authenticate the viewer of a page; a node is not accepted."""
     principal = await authenticate(call.request, call.host)
     return None if principal is None or principal.kind is PrincipalKind.NODE else principal
-
-
-def refuse_nodes(principal: Principal) -> None:
-    """Raise Forbidden for a node: its token is valid on the gateway only."""
-    if principal.kind is PrincipalKind.NODE:
-        raise Forbidden(problem="a node's token can only connect a node, on /ws.")
 
 
 @contextlib.asynccontextmanager
@@ -211,7 +285,7 @@ def _too_large(limit: int, setting: str | None) -> TooLarge:
     return TooLarge(what="The body", limit=limit, **({} if setting is None else {"setting": setting}))
 
 
-def check_structure_size(body: bytes) -> None:
+def _check_structure_size(body: bytes) -> None:
     """Raise TooLarge for too many bytes outside of strings. A long string, such as a file, is allowed."""
     if len(body) <= MAX_STRUCTURE_BYTES:
         return
@@ -223,7 +297,7 @@ def check_structure_size(body: bytes) -> None:
         raise TooLarge(what="The JSON of the body, without its strings,", limit=MAX_STRUCTURE_BYTES)
 
 
-async def decode_body(body: bytes, shape: type[Any]) -> Decoded:
+async def _decode_body(body: bytes, shape: type[Any]) -> Decoded:
     """Return the decoded body; an empty one is `{}`. A large one is decoded in a thread, beside others."""
     if len(body) > LARGE_BODY_BYTES:
         return await asyncio.to_thread(_decode, body, shape)
@@ -231,7 +305,7 @@ async def decode_body(body: bytes, shape: type[Any]) -> Decoded:
 
 
 def _decode(body: bytes, shape: type[Any]) -> Decoded:
-    check_structure_size(body)
+    _check_structure_size(body)
     try:
         decoded = decode_json(body, shape)
         if body and not body.isspace():

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from starlette.requests import HTTPConnection
 
-from easel.errors import Forbidden, NotFound, WrongHost
+from easel.errors import WrongHost
 
 VIEWS = "/canvas-view/"
 SANDBOX = "allow-scripts allow-forms"  # scripts may handle `submit` events; no form is ever sent
@@ -21,8 +21,6 @@ SANDBOX = "allow-scripts allow-forms"  # scripts may handle `submit` events; no 
 _HOST = re.compile(r"[A-Za-z0-9_.\-]+(?::[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\](?::[0-9]{1,5})?")
 # Chromium 156 rejects an IPv6 address in a `Connection-Allowlist`, and then blocks the shell and its frame.
 _V6 = re.compile(r"\[[^\]]*\]")
-# Values of `Sec-Fetch-Dest` with which our own pages may load a view. Its other files are loaded by the view.
-_FRAMED = frozenset({"iframe", "document"})
 # Values with which a page may load HTML that no person has accepted: in the shell's frame, or as data.
 _UNACCEPTED_HTML = frozenset({"iframe", "empty"})
 
@@ -65,39 +63,10 @@ class SiteOrigins:
         public = urlsplit(self.public_url)
         return f"{public.scheme}://{host}" if public.netloc == host else f"http://{host}"
 
-    def check(self, request: HTTPConnection) -> None:
-        """Raise NotFound for a view on the main host, or anything else on the host of the views.
-
-        Raises Forbidden if one of our own pages fetches a script or another file of a canvas.
-        """
-        is_view = request.scope["path"].startswith(VIEWS)
-        headers = request.headers
-        if (
-            is_view
-            and headers.get("sec-fetch-site") == "same-origin"
-            and headers.get("sec-fetch-dest") not in _FRAMED
-        ):
-            raise Forbidden(problem="the files of a canvas can be loaded by its own page only.")
-        if self.assets_url and is_view is not self.is_assets_host(headers.get("host", "")):
-            raise NotFound(what="page", id=request.scope["path"][:200])
-
-    def is_assets_host(self, host: str) -> bool:
-        return bool(self.assets_url) and host == urlsplit(self.assets_url).netloc
-
 
 def _origin(url: str) -> str:
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc}"
-
-
-def redact_token(path: str) -> str:
-    """Return the path without the token of a view, for logs and audit records."""
-    return f"{VIEWS}…/{path.removeprefix(VIEWS).partition('/')[2]}" if path.startswith(VIEWS) else path
-
-
-def is_view_origin(request: HTTPConnection, origin: str) -> bool:
-    """Return whether a view sends the request: its origin is opaque (`null`), its path below VIEWS. U9"""
-    return origin == "null" and request.scope["path"].startswith(VIEWS)
 
 
 def may_have_unaccepted_html(request: HTTPConnection) -> bool:

@@ -1,10 +1,9 @@
 """Snapshots of canvases over HTTP."""
 
 from msgspec import Struct
-from starlette.responses import Response
 
 from easel.edges.http.artifacts import read_upload
-from easel.edges.http.calls import Call, json_response
+from easel.edges.http.calls import Call
 
 
 class SnapshotView(Struct):
@@ -13,9 +12,9 @@ class SnapshotView(Struct):
     seq: int
 
 
-async def add_snapshot(call: Call) -> Response:
+async def add_snapshot(call: Call) -> SnapshotView:
     declared_type, source = await read_upload(call)
     artifact, seq = await call.host.pages.add_snapshot(
         call.principal, call.path["canvas_id"], source, declared_type
     )
-    return json_response(SnapshotView(artifact.artifact_id, artifact.uri, seq), 201)
+    return SnapshotView(artifact.artifact_id, artifact.uri, seq)

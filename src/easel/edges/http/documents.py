@@ -1,15 +1,14 @@
 """Documents over HTTP: the shapes of requests and responses, and calls of the document service."""
 
-from collections.abc import Sequence
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType
-from starlette.responses import Response
 
 from easel.core.document.document import Document, DocumentVersion
 from easel.edges.decoding import Params
-from easel.edges.http.calls import Call, json_response
+from easel.edges.http.calls import Call
 from easel.edges.http.wire import NumberCursor, PageLimit
 from easel.edges.paging import read_page
 
@@ -90,62 +89,52 @@ class DifferenceView(Struct, rename={"from_revision": "from", "to_revision": "to
     diff: Annotated[str, Meta(description="A unified diff; empty if the texts are equal.")]
 
 
-async def get_document(call: Call) -> Response:
-    return _document_response(await call.host.documents.get(call.principal, call.path["canvas_id"]))
+async def get_document(call: Call) -> DocumentView:
+    return _document_view(await call.host.documents.get(call.principal, call.path["canvas_id"]))
 
 
-async def put_document(call: Call) -> Response:
+async def put_document(call: Call) -> SavedDocument:
     params: PutDocument = call.params
     document = await call.host.documents.put(
         call.principal, call.path["canvas_id"], params.text, params.base_revision_id
     )
-    return json_response(SavedDocument(**_fields(document)))
+    return SavedDocument(**_fields(document))
 
 
-async def restore_document(call: Call) -> Response:
-    params: RestoreDocument = call.params
-    canvas_id = call.path["canvas_id"]
-    return _document_response(
-        await call.host.documents.restore(call.principal, canvas_id, params.revision_id)
-    )
+async def restore_document(call: Call) -> DocumentView:
+    canvas_id, revision_id = call.path["canvas_id"], call.params.revision_id
+    return _document_view(await call.host.documents.restore(call.principal, canvas_id, revision_id))
 
 
-async def promote_document(call: Call) -> Response:
+async def promote_document(call: Call) -> PromotedView:
     promoted = await call.host.documents.promote(call.principal, call.path["canvas_id"])
-    return json_response(PromotedView(promoted=promoted.is_new, **_fields(promoted.document)))
+    return PromotedView(promoted=promoted.is_new, **_fields(promoted.document))
 
 
-async def take_control(call: Call) -> Response:
-    return _document_response(await call.host.documents.take_control(call.principal, call.path["canvas_id"]))
+async def take_control(call: Call) -> DocumentView:
+    return _document_view(await call.host.documents.take_control(call.principal, call.path["canvas_id"]))
 
 
-async def list_versions(call: Call) -> Response:
+async def list_versions(call: Call) -> VersionPage:
     params: DocumentVersionsQuery = call.params
-
-    async def read(before: int | None, count: int) -> Sequence[DocumentVersion]:
-        return await call.host.documents.list_versions(call.principal, call.path["canvas_id"], before, count)
-
+    read = partial(call.host.documents.list_versions, call.principal, call.path["canvas_id"])
+    limit = params.limit
     page = await read_page(
-        read,
-        to_view=_version_view,
-        position=lambda version: version.version_no,
-        start=params.before,
-        limit=params.limit,
-        step=params.limit,
+        read, _version_view, lambda version: version.version_no, start=params.before, limit=limit, step=limit
     )
-    return json_response(VersionPage(*page))
+    return VersionPage(*page)
 
 
-async def compare_revisions(call: Call) -> Response:
+async def compare_revisions(call: Call) -> DifferenceView:
     params: CompareRevisions = call.params
     difference = await call.host.documents.compare(
         call.principal, call.path["canvas_id"], params.from_revision, params.to_revision
     )
-    return json_response(DifferenceView(difference.from_revision, difference.to_revision, difference.diff))
+    return DifferenceView(difference.from_revision, difference.to_revision, difference.diff)
 
 
-def _document_response(document: Document) -> Response:
-    return json_response(DocumentView(text=document.text, **_fields(document)))
+def _document_view(document: Document) -> DocumentView:
+    return DocumentView(text=document.text, **_fields(document))
 
 
 def _fields(document: Document) -> dict[str, Any]:

@@ -1,17 +1,17 @@
 """The OpenAPI description of the HTTP surface, generated from the route table."""
 
 import re
-from functools import cache
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from easel import __version__
+from easel.core.access import Public
 from easel.edges.decoding import NoParams
-from easel.edges.http.calls import WARNINGS_HEADER, Access
-from easel.edges.http.routes import API, OPS, Row
+from easel.edges.http.calls import WARNINGS_HEADER, Row
 from easel.edges.http.wire import ErrorAnswer
-from easel.errors import BadInput, NotSignedIn, TooLarge
+from easel.errors import BadInput, Forbidden, NotSignedIn, TooLarge
 
 _PARAMETER = re.compile(r"\{(\w+)\}")
 _REF = "#/components/schemas/{name}"
@@ -22,6 +22,8 @@ _FILE: dict[str, Any] = {
         "schema": {"type": "object", "properties": {"file": _BYTES}, "required": ["file"]}
     },
 }
+_ABOUT = "A self-hosted host for agent canvases."
+_SCHEMES = {"token": {"type": "http", "scheme": "bearer"}}
 _WARNINGS: dict[str, Any] = {
     "type": "array",
     "items": {"type": "string"},
@@ -29,33 +31,27 @@ _WARNINGS: dict[str, Any] = {
 }
 
 
-@cache
-def document() -> dict[str, Any]:
-    listed = (*API, *OPS)
-    shapes = [shape for row in listed for shape in (row.body, row.response) if isinstance(shape, type)]
+def describe(rows: Sequence[Row]) -> dict[str, Any]:
+    """Return the OpenAPI description of these routes."""
+    shapes = [
+        shape for row in rows for shape in (row.body, row.response, row.accepted) if isinstance(shape, type)
+    ]
     shapes = [shape for shape in shapes if shape is not NoParams]
     _, components = msgspec.json.schema_components([*shapes, ErrorAnswer], ref_template=_REF)
     for component in components.values():
         if component.get("additionalProperties") is False:  # unknown members are ignored with a warning
             del component["additionalProperties"]
-    for row in listed:
+    for row in rows:
         if isinstance(row.response, type):
             components[row.response.__name__]["properties"]["warnings"] = _WARNINGS
     paths: dict[str, dict[str, Any]] = {}
-    for row in listed:
+    for row in rows:
         paths.setdefault(row.path, {})[row.method.lower()] = _operation(row)
     return {
         "openapi": "3.1.0",
-        "info": {
-            "title": "Easel",
-            "version": __version__,
-            "description": "A self-hosted host for agent canvases.",
-        },
+        "info": {"title": "Easel", "version": __version__, "description": _ABOUT},
         "paths": paths,
-        "components": {
-            "schemas": components,
-            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
-        },
+        "components": {"schemas": components, "securitySchemes": _SCHEMES},
         "security": [{"token": []}],
     }
 
@@ -70,11 +66,11 @@ def _operation(row: Row) -> dict[str, Any]:
         operation["requestBody"] = {
             # An empty body is `{}`.
             "required": any(field.required for field in msgspec.structs.fields(row.body)),
-            "content": {"application/json": {"schema": _ref(row.body)}},
+            "content": _json(row.body),
         }
     if row.takes_file:
         operation["requestBody"] = {"required": True, "content": _FILE}
-    if row.access is Access.OPEN:
+    if isinstance(row.access, Public):
         operation["security"] = []
     operation["responses"] = {str(row.status): _success(row)}
     if row.takes_file:
@@ -86,16 +82,16 @@ def _operation(row: Row) -> dict[str, Any]:
         operation["responses"]["204"] = {
             "description": "The cursor is at the end of a finished run: there are no more events."
         }
-    # The edge itself raises the last ones, before the handler of the route.
-    errors = [*row.errors, *([] if row.access is Access.OPEN else [BadInput, NotSignedIn])]
+    if row.accepted is not None:
+        description = "With `Accept: application/json`."
+        operation["responses"]["202"] = {"description": description, "content": _json(row.accepted)}
+    # The endpoint itself raises the last ones, before the handler of the route.
+    errors = [*row.errors, *([] if isinstance(row.access, Public) else [BadInput, NotSignedIn, Forbidden])]
     if row.body is not None:
         errors.append(TooLarge)
     for status in sorted({error.http for error in errors}):
         codes = dict.fromkeys(error.code for error in errors if error.http == status)
-        operation["responses"][str(status)] = {
-            "description": ", ".join(codes),
-            "content": {"application/json": {"schema": _ref(ErrorAnswer)}},
-        }
+        operation["responses"][str(status)] = {"description": ", ".join(codes), "content": _json(ErrorAnswer)}
     return operation
 
 
@@ -120,19 +116,15 @@ def _parameters(row: Row) -> list[dict[str, Any]]:
 def _success(row: Row) -> dict[str, Any]:
     if row.status == 204:
         return {"description": "Done; the answer has no content."}
+    if not isinstance(row.response, str):
+        return {"description": row.summary, "content": _json(row.response)}
     if row.response == "application/json":
         schema = {"type": "object", "properties": {"warnings": _WARNINGS}}
         return {"description": row.summary, "content": {row.response: {"schema": schema}}}
-    if isinstance(row.response, str):
-        return {
-            "description": row.summary,
-            "headers": {
-                WARNINGS_HEADER: {"description": "`warnings` as JSON.", "schema": {"type": "string"}}
-            },
-            "content": {row.response: {"schema": {"type": "string"}}},
-        }
-    return {"description": row.summary, "content": {"application/json": {"schema": _ref(row.response)}}}
+    text = {"schema": {"type": "string"}}
+    headers = {WARNINGS_HEADER: {"description": "`warnings` as JSON.", **text}}
+    return {"description": row.summary, "headers": headers, "content": {row.response: text}}
 
 
-def _ref(shape: type[Any]) -> dict[str, str]:
-    return {"$ref": _REF.format(name=shape.__name__)}
+def _json(shape: type[Any]) -> dict[str, Any]:
+    return {"application/json": {"schema": {"$ref": _REF.format(name=shape.__name__)}}}

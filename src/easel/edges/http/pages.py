@@ -17,8 +17,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import Scope
 
 from easel.core.principal import ANONYMOUS
-from easel.edges.http.audit import client_details
-from easel.edges.http.calls import Call, address_of, authenticate_visitor, json_response, read_body
+from easel.edges.http.calls import Call, address_of, authenticate_visitor, client_details, read_body
 from easel.edges.http.canvas_policy import VIEWS
 from easel.edges.methods import METHODS
 from easel.errors import NotFound, NotSignedIn, TooManyFailures
@@ -134,10 +133,6 @@ async def ui_file(call: Call) -> Response:
     return Response(
         read_ui_file(name), headers={"content-type": f"{kind}; charset=utf-8", "cache-control": "no-cache"}
     )
-
-
-async def openapi_json(call: Call) -> Response:
-    return json_response(call.request.state.describe())
 
 
 async def api_page(_: Call) -> Response:

@@ -5,11 +5,10 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 from starlette.requests import ClientDisconnect
-from starlette.responses import Response
 
 from easel.edges.caller import Caller
 from easel.edges.decoding import Params
-from easel.edges.http.calls import Call, json_response, watch_disconnect
+from easel.edges.http.calls import Call, watch_disconnect
 from easel.edges.methods import CONNECTION_METHODS, dispatch
 from easel.errors import BadInput
 
@@ -19,13 +18,13 @@ class RpcCall(Params):
     params: dict[str, Any] | None = None
 
 
-async def rpc(call: Call) -> Response:
+async def rpc(call: Call) -> Any:
     request: RpcCall = call.params
     if request.method in CONNECTION_METHODS:
         raise BadInput(problem=f"{request.method} is available on the WebSocket only.")
     if request.method == "tool.invoke":
-        return json_response(await _invoke(call, request))
-    return json_response(await dispatch(Caller(call.host, call.principal), request.method, request.params))
+        return await _invoke(call, request)
+    return await dispatch(Caller(call.host, call.principal), request.method, request.params)
 
 
 async def _invoke(call: Call, request: RpcCall) -> Any:

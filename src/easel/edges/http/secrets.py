@@ -5,11 +5,10 @@ from datetime import datetime
 from typing import Annotated
 
 from msgspec import Meta, Struct
-from starlette.responses import Response
 
 from easel.core.secret.secret import SecretInfo
 from easel.edges.decoding import Params
-from easel.edges.http.calls import Call, json_response
+from easel.edges.http.calls import Call
 from easel.edges.http.wire import PageCursor, PageLimit
 from easel.edges.paging import read_page
 
@@ -37,29 +36,25 @@ class SecretPage(Struct, omit_defaults=True):
     next: str | None = None
 
 
-async def list_secrets(call: Call) -> Response:
+async def list_secrets(call: Call) -> SecretPage:
     params: ListSecrets = call.params
 
     async def read(after: str | None, count: int) -> Sequence[SecretInfo]:
         return await call.host.secrets.list_names(call.principal, after or "", count)
 
-    secrets, more = await read_page(
-        read,
-        to_view=lambda secret: SecretView(secret.name, secret.created_at, secret.updated_at),
-        position=lambda secret: secret.name,
-        start=params.after,
-        limit=params.limit,
-        step=params.limit,
+    limit = params.limit
+    return SecretPage(
+        *await read_page(read, _view, lambda secret: secret.name, start=params.after, limit=limit, step=limit)
     )
-    return json_response(SecretPage(secrets, more))
 
 
-async def set_secret(call: Call) -> Response:
-    params: SetSecret = call.params
-    await call.host.secrets.set(call.principal, call.path["name"], params.value)
-    return Response(status_code=204)
+def _view(secret: SecretInfo) -> SecretView:
+    return SecretView(secret.name, secret.created_at, secret.updated_at)
 
 
-async def delete_secret(call: Call) -> Response:
+async def set_secret(call: Call) -> None:
+    await call.host.secrets.set(call.principal, call.path["name"], call.params.value)
+
+
+async def delete_secret(call: Call) -> None:
     await call.host.secrets.delete(call.principal, call.path["name"])
-    return Response(status_code=204)

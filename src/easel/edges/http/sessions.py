@@ -59,6 +59,10 @@ class ListMessages(Params):
     before: NumberCursor = None
 
 
+class MessageMetadata(Struct):
+    visibility: str
+
+
 class MessageView(Struct, omit_defaults=True):
     message_id: str
     run_id: str
@@ -69,7 +73,7 @@ class MessageView(Struct, omit_defaults=True):
     ]
     seq: Annotated[int, Meta(description="Its sequence number in the thread.")]
     created_at: datetime
-    metadata: dict[str, str]
+    metadata: MessageMetadata
     status: str | UnsetType = UNSET
     error: str | UnsetType = UNSET
     attachments: Annotated[
@@ -87,14 +91,12 @@ class ChatMessage(Params):
     idempotency_key: str | None = None
 
 
-async def create_session(call: Call) -> Response:
+async def create_session(call: Call) -> SessionView:
     params: CreateSession = call.params
-    return json_response(
-        session_view(await call.host.sessions.create(call.principal, params.session_id, params.title)), 201
-    )
+    return session_view(await call.host.sessions.create(call.principal, params.session_id, params.title))
 
 
-async def list_sessions(call: Call) -> Response:
+async def list_sessions(call: Call) -> SessionPage:
     params: ListSessions = call.params
 
     async def read(before: str | None, count: int) -> Sequence[Session]:
@@ -102,15 +104,10 @@ async def list_sessions(call: Call) -> Response:
             call.principal, params.search, _parse_position(before), count
         )
 
-    sessions, more = await read_page(
-        read,
-        to_view=session_view,
-        position=_position,
-        start=params.before,
-        limit=params.limit,
-        step=params.limit,
+    limit = params.limit
+    return SessionPage(
+        *await read_page(read, session_view, _position, start=params.before, limit=limit, step=limit)
     )
-    return json_response(SessionPage(sessions, more))
 
 
 def _position(session: Session) -> str:
@@ -126,23 +123,20 @@ def _parse_position(text: str | None) -> tuple[datetime, SessionId] | None:
     return _EPOCH + int(at) * _MICROSECOND, SessionId(name)
 
 
-async def get_session(call: Call) -> Response:
-    return json_response(session_view(await call.host.sessions.get(call.principal, call.path["session_id"])))
+async def get_session(call: Call) -> SessionView:
+    return session_view(await call.host.sessions.get(call.principal, call.path["session_id"]))
 
 
-async def rename_session(call: Call) -> Response:
-    params: RenameSession = call.params
-    return json_response(
-        session_view(await call.host.sessions.rename(call.principal, call.path["session_id"], params.title))
-    )
+async def rename_session(call: Call) -> SessionView:
+    title = call.params.title
+    return session_view(await call.host.sessions.rename(call.principal, call.path["session_id"], title))
 
 
-async def delete_session(call: Call) -> Response:
+async def delete_session(call: Call) -> None:
     await call.host.sessions.delete(call.principal, call.path["session_id"])
-    return Response(status_code=204)
 
 
-async def list_messages(call: Call) -> Response:
+async def list_messages(call: Call) -> MessagePage:
     params: ListMessages = call.params
 
     async def read(before: int | None, count: int) -> Sequence[StoredMessage]:
@@ -150,13 +144,9 @@ async def list_messages(call: Call) -> Response:
         return page[::-1]  # a page is filled from the newest message on
 
     messages, more = await read_page(
-        read,
-        to_view=message_view,
-        position=lambda message: message.thread_seq,
-        start=params.before,
-        limit=params.limit,
+        read, message_view, lambda message: message.thread_seq, start=params.before, limit=params.limit
     )
-    return json_response(MessagePage(messages[::-1], more))
+    return MessagePage(messages[::-1], more)
 
 
 async def chat_over_http(call: Call) -> Response:
@@ -191,7 +181,7 @@ def message_view(message: StoredMessage) -> MessageView:
         text=message.text,
         seq=message.thread_seq,
         created_at=message.created_at,
-        metadata={"visibility": "public"},  # CC-14: messages contain public text only
+        metadata=MessageMetadata("public"),  # CC-14: messages contain public text only
         status=message.status or UNSET,
         error=message.error_message or UNSET,
         attachments=marker_views(message.attachments),

@@ -4,10 +4,9 @@ from typing import Annotated, Any
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
-from starlette.responses import Response
 
 from easel.edges.decoding import Params
-from easel.edges.http.calls import Call, json_response
+from easel.edges.http.calls import Call
 from easel.host.models.settings import ShownSettings
 
 ProviderName = Annotated[
@@ -30,6 +29,17 @@ class ChangeSettings(Params):
     ] = UNSET
 
 
+class SettingSources(Struct):
+    """Where each value comes from: user, host or default."""
+
+    provider: str
+    model: str
+    api_key: str
+    base_url: str
+    reasoning_effort: str
+    token_budget: str
+
+
 class SettingsView(Struct):
     provider: ProviderName
     model: str
@@ -37,9 +47,7 @@ class SettingsView(Struct):
     base_url: Annotated[str | None, Meta(description="null: the provider's own address.")]
     reasoning_effort: Annotated[str | None, Meta(description="null: the model's default.")]
     token_budget: int
-    sources: Annotated[
-        dict[str, str], Meta(description="Where each value comes from: user, host or default.")
-    ]
+    sources: SettingSources
     note: Annotated[str | UnsetType, Meta(description="What to do if a key is not used.")] = UNSET
 
 
@@ -48,24 +56,23 @@ class ModelCheckView(Struct):
     text: Annotated[str, Meta(description="Which model answered, or what is wrong and what to do.")]
 
 
-async def get_settings(call: Call) -> Response:
-    return json_response(_view(await call.host.settings.get(call.principal)))
+async def get_settings(call: Call) -> SettingsView:
+    return _view(await call.host.settings.get(call.principal))
 
 
-async def change_settings(call: Call) -> Response:
+async def change_settings(call: Call) -> SettingsView:
     sent = msgspec.structs.asdict(call.params)
     changes = {name: value for name, value in sent.items() if value is not UNSET}
-    return json_response(_view(await call.host.settings.change(call.principal, changes)))
+    return _view(await call.host.settings.change(call.principal, changes))
 
 
-async def check_model(call: Call) -> Response:
+async def check_model(call: Call) -> ModelCheckView:
     """Make one small request to the caller's model. A failure is an answer too."""
     check = await call.host.models.check(call.principal)
-    return json_response(ModelCheckView(check.is_ok, check.text))
+    return ModelCheckView(check.is_ok, check.text)
 
 
 def _view(shown: ShownSettings) -> SettingsView:
     values: dict[str, Any] = dict(shown.values)
-    return SettingsView(
-        **values, sources=dict(shown.sources), note=UNSET if shown.note is None else shown.note
-    )
+    note = UNSET if shown.note is None else shown.note
+    return SettingsView(**values, sources=SettingSources(**shown.sources), note=note)

@@ -1,15 +1,15 @@
 """WebSocket routes: authenticated like any request, and refused with an HTTP status and a JSON error."""
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
-from starlette.routing import Match, WebSocketRoute
 from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket
 
-from easel.core.principal import ANONYMOUS, Principal
-from easel.edges.http.calls import authenticate_socket, refuse_nodes
-from easel.errors import NotFound, NotSignedIn
+from easel.core.access import Access, Public
+from easel.core.principal import Principal
+from easel.edges.http.calls import admit, authenticate_socket
+from easel.errors import NotSignedIn
 from easel.host.services import Services
 
 SIGNED_OUT = 1008
@@ -17,7 +17,7 @@ SIGNED_OUT = 1008
 
 @dataclass(frozen=True, slots=True)
 class SocketCall:
-    """A checked connection that is not accepted yet. On an open route the principal may be ANONYMOUS."""
+    """A checked connection that is not accepted yet. On a public route the principal may be ANONYMOUS."""
 
     host: Services
     principal: Principal
@@ -31,40 +31,26 @@ class SocketCall:
 @dataclass(frozen=True, slots=True)
 class SocketRow:
     path: str
+    access: Access  # Public: the handler authenticates the client itself
     handler: Callable[[SocketCall], Awaitable[None]]
-    is_open: bool = False  # the handler authenticates the client itself
 
 
-async def serve_socket(
-    rows: Sequence[SocketRow], host: Services, scope: Scope, receive: Receive, send: Send
-) -> None:
-    for row in rows:
-        route = WebSocketRoute(row.path, endpoint=_unused)
-        match, child = route.matches(scope)
-        if match is Match.FULL:
-            scope.update(child)
-            scope["state"]["route"] = row.path
-            socket = WebSocket(scope, receive, send)
-            principal = await authenticate_socket(socket, host) or ANONYMOUS
-            scope["state"]["principal"] = principal
-            if row.is_open:
-                await row.handler(SocketCall(host, principal, socket))
-            else:
-                await _serve(row, SocketCall(host, principal, socket))
+class SocketEndpoint:
+    """Serves the WebSockets of one row, while the sign-in is valid."""
+
+    def __init__(self, row: SocketRow, host: Services) -> None:
+        self._row = row
+        self._host = host
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        socket = WebSocket(scope, receive, send)
+        principal = admit(socket, await authenticate_socket(socket, self._host), self._row.access)
+        call = SocketCall(self._host, principal, socket)
+        if isinstance(self._row.access, Public):
+            await self._row.handler(call)
             return
-    raise NotFound(what="page", id=scope["path"])
-
-
-async def _serve(row: SocketRow, call: SocketCall) -> None:
-    """Run the handler while the sign-in is valid, and close the socket when the sign-in ends."""
-    if call.principal is ANONYMOUS:
-        raise NotSignedIn
-    refuse_nodes(call.principal)
-    try:
-        async with call.host.revocation.while_valid(call.principal):
-            await row.handler(call)
-    except NotSignedIn:
-        await call.socket.close(SIGNED_OUT, "Signed out.")
-
-
-async def _unused(_: WebSocket) -> None: ...
+        try:
+            async with self._host.revocation.while_valid(principal):
+                await self._row.handler(call)
+        except NotSignedIn:
+            await socket.close(SIGNED_OUT, "Signed out.")

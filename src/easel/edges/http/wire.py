@@ -13,9 +13,11 @@ from easel.core.stream.log import LAST_CURSOR
 from easel.core.stream.message_text import Marker, cut_text, with_markers_of
 from easel.core.tool.definition import ToolDefinition
 from easel.core.tool.node import tool_location
+from easel.edges import views
 from easel.edges.decoding import Params
 from easel.edges.errors import ErrorDetail, error_detail
 from easel.edges.paging import DEFAULT_PAGE_ITEMS, MAX_PAGE_ITEMS
+from easel.edges.results import ToolAnnotations
 from easel.errors import HostError
 
 MAX_LISTED_INPUT_BYTES = 1_024  # of a run's input in a list, as JSON
@@ -113,8 +115,8 @@ class StreamQuery(Params):
 class ToolView(Struct):
     name: str
     description: str
-    schema: dict[str, Any]
-    annotations: dict[str, bool]
+    schema: Annotated[dict[str, Any], Meta(description="The JSON Schema of its arguments.")]
+    annotations: ToolAnnotations
     runs_on: str
 
 
@@ -166,12 +168,10 @@ def marker_views(markers: Sequence[Marker]) -> list[MarkerView] | UnsetType:
 
 
 def tool_view(tool: ToolDefinition) -> ToolView:
-    notes = {
-        "readOnlyHint": tool.read_only,
-        "idempotentHint": tool.idempotent,
-        "destructiveHint": tool.destructive,
-    }
-    return ToolView(tool.name, tool.description, dict(tool.schema), notes, tool_location(tool.name))
+    listed = views.tool_view(tool)
+    return ToolView(
+        tool.name, tool.description, dict(tool.schema), listed.annotations, tool_location(tool.name)
+    )
 
 
 def error_body(problem: HostError) -> bytes:

@@ -69,7 +69,7 @@ class Audit:
         self._secrets = frozenset(secrets)
         self._redaction = Redaction(self._secrets)
         self._store = store
-        self._slow_seconds = slow_seconds
+        self.slow_seconds = slow_seconds
         self._now = now
         self._queue: deque[Entry] = deque()
         self._overflow_count = 0
@@ -163,7 +163,7 @@ class Audit:
         self, action: str, seconds: float, *, subject: str | None = None, details: Details | None = None
     ) -> None:
         """Queue a throttled record if `seconds` exceeds EASEL_SLOW_SECONDS."""
-        if seconds > self._slow_seconds:
+        if seconds > self.slow_seconds:
             self.record_throttled(
                 None, action, subject=subject, details={**(details or {}), "seconds": round(seconds, 6)}
             )
