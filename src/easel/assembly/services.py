@@ -31,6 +31,8 @@ from easel.host.auth.revoked_sign_ins import RevokedSignIns
 from easel.host.auth.throttle import SignInThrottle
 from easel.host.boards.service import Boards
 from easel.host.boards.tools import board_tools
+from easel.host.calls.incoming_calls import IncomingCalls
+from easel.host.calls.remote_calls import RemoteCallLimits, RemoteCalls
 from easel.host.canvases.agent_tools import canvas_tools
 from easel.host.canvases.assets import AssetLimits, CanvasAssets
 from easel.host.canvases.library import CanvasLibrary
@@ -74,6 +76,7 @@ class SharedServices:
     documents: DocumentTransactions
     leases: LeaseKeeper
     outputs: LiveOutputs
+    incoming_calls: IncomingCalls
     # One registry for API and worker, so that a call to a node that is connected here stays in the process.
     nodes: NodeRegistry
     folders: SessionDirs
@@ -87,26 +90,29 @@ class SharedServices:
 async def open_shared_services(
     resources: Resources, sandbox: Choice, extra_tools: Sequence[Tool] = ()
 ) -> AsyncGenerator[SharedServices]:
-    """Build the shared services; at the end, disconnect the nodes."""
+    """Build the shared services; at the end, disconnect the nodes and end all calls."""
     settings, database = resources.settings, resources.database
     artifacts, notifier, audit = resources.artifacts, database.notifier, resources.audit
     transactions = CanvasTransactions(database.canvases, artifacts, resources.blobs, notifier, audit)
     outputs = LiveOutputs(transactions, audit, settings.claim_seconds)
     secrets = Secrets(database.secrets, open_cipher(settings, "secrets"), audit)
+    call_limits = RemoteCallLimits(
+        # Shorter than a claim, so that a call stops before its run or execution is adopted and restarted.
+        caller_ttl_seconds=settings.claim_seconds * 2 / 3,
+        poll_seconds=settings.poll_seconds,
+        call_seconds=settings.tool_timeout_seconds,
+        max_result_bytes=settings.max_result_bytes,
+    )
+    remote_calls = RemoteCalls(database.calls, artifacts, notifier, call_limits)
+    incoming_calls = IncomingCalls(database.calls, artifacts, notifier, call_limits)
     nodes = NodeRegistry(
         database.nodes,
-        artifacts,
+        database.tokens,
         notifier,
         audit,
-        NodeLimits(
-            ttl_seconds=settings.node_ttl_seconds,
-            # Shorter than a claim, so that a call stops before its run or execution is adopted and restarted.
-            caller_ttl_seconds=settings.claim_seconds * 2 / 3,
-            poll_seconds=settings.poll_seconds,
-            call_seconds=settings.tool_timeout_seconds,
-            max_result_bytes=settings.max_result_bytes,
-        ),
-        tokens=database.tokens,
+        NodeLimits(ttl_seconds=settings.node_ttl_seconds, poll_seconds=settings.poll_seconds),
+        remote=remote_calls,
+        incoming=incoming_calls,
         outputs=outputs,
         secrets=secrets,
     )
@@ -168,6 +174,7 @@ async def open_shared_services(
                 documents=documents,
                 leases=leases,
                 outputs=outputs,
+                incoming_calls=incoming_calls,
                 nodes=nodes,
                 folders=folders,
                 tools=tools,
@@ -177,6 +184,8 @@ async def open_shared_services(
             )
     finally:
         await nodes.close()
+        await incoming_calls.close()
+        await remote_calls.close()
 
 
 def build_services(shared: SharedServices, *, random: Callable[[], float] = random.random) -> Services:

@@ -33,6 +33,7 @@ from easel.host.ports import (
     AuditStore,
     BlobStore,
     BoardStore,
+    CallStore,
     CanvasStore,
     CanvasVersionStore,
     DeletionStore,
@@ -122,6 +123,9 @@ class Database(AdminStore, Protocol):
 
     @property
     def nodes(self) -> NodeStore: ...
+
+    @property
+    def calls(self) -> CallStore: ...
 
     @property
     def accounts(self) -> AccountStore: ...

@@ -60,9 +60,9 @@ class NodeChanged(_Notification, frozen=True, tag="n"):
 
 
 class CallPending(_Notification, frozen=True, tag="w"):
-    """A tool call for this connection of a node was added or cancelled."""
+    """A call for this target was added or cancelled."""
 
-    connection_id: str
+    target: str  # the id of its connection
 
 
 class CallAnswered(_Notification, frozen=True, tag="r"):

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import structlog
 from msgspec import UNSET, Meta, UnsetType
 
-from easel.core.tool.call import Answer
+from easel.core.call import Answer
 from easel.edges.decoding import Params, with_warnings
 from easel.edges.gateway import frames
 from easel.edges.gateway.hello import CANCEL, INVOKE, NODE, PROGRESS, RESULT
