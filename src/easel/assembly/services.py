@@ -54,7 +54,7 @@ from easel.host.runs.queue import RunQueue
 from easel.host.secrets import Secrets
 from easel.host.services import Services
 from easel.host.sessions import Sessions
-from easel.host.streams import CANVASES, RUNS, THREADS, LogKind, StreamQuota, TailMemory, Tails
+from easel.host.streams import ACCOUNTS, CANVASES, RUNS, THREADS, LogKind, StreamQuota, TailMemory, Tails
 from easel.host.tools.native import native_tools
 from easel.host.tools.registry import ToolRegistry
 from easel.ids import new_worker_id
@@ -257,7 +257,7 @@ def build_services(shared: SharedServices, *, random: Callable[[], float] = rand
         boards=shared.boards,
         documents=Documents(shared.documents, audit, max_bytes=settings.max_document_bytes),
         queue=queue,
-        sessions=Sessions(database.sessions, queue, notifier, audit),
+        sessions=Sessions(database.sessions, database.accounts, queue, notifier, audit),
         canvases=shared.library,
         versions=CanvasVersions(
             database.canvas_versions, shared.transactions, shared.assets, shared.library.drafts, audit
@@ -270,6 +270,7 @@ def build_services(shared: SharedServices, *, random: Callable[[], float] = rand
         tails=run_tails,
         threads=tails(THREADS, database.sessions),
         canvas_tails=tails(CANVASES, database.canvases),
+        account_tails=tails(ACCOUNTS, database.accounts),
         readiness=Readiness(database.runs),
         tools=shared.tools,
         invocations=ToolInvocations(shared.tools, audit, floor=parts.limits.floor),

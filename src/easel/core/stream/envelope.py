@@ -23,6 +23,7 @@ class Stream(StrEnum):
     NARRATIVE = "narrative"
     STATE = "state"
     VISUALS = "visuals"
+    ACCOUNT = "account"
     SYSTEM = "system"
 
 
@@ -70,6 +71,9 @@ EVENT_TYPES: Mapping[str, EventType] = {
         EventType("canvas.refresh.recovered", _VISUALS, _PUBLIC),
         EventType("canvas.document.changed", _VISUALS, _PUBLIC),
         EventType("canvas.lease.changed", _VISUALS, _PUBLIC),
+        EventType("session.created", Stream.ACCOUNT, _PUBLIC),
+        EventType("session.renamed", Stream.ACCOUNT, _PUBLIC),
+        EventType("session.removed", Stream.ACCOUNT, _PUBLIC),
     )
 }
 

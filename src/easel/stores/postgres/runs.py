@@ -73,6 +73,7 @@ class PostgresRuns(SqlTurns):
                     thread_seq=thread_seq,
                     prefers=row["preferred_worker"],
                     preempted=tuple(row["preempted"] or ()),
+                    account_seq=row["account_seq"],
                 )
             await self._database.deletions.finish_session(new.account_id, new.session_id)
         raise Unavailable(what="The session")

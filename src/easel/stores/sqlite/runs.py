@@ -14,11 +14,14 @@ import msgspec
 from easel.core.run.batch import Appended, Batch, CancelAnswer, Enqueued, QueueDepth
 from easel.core.run.run import Claim, NewRun, Run
 from easel.core.run.status import Status, is_terminal
+from easel.core.session.events import CREATED, RENAMED
 from easel.core.session.message import Message
 from easel.core.stream.envelope import Envelope
 from easel.core.stream.log import LAST_CURSOR, Bounds, LoggedEvent
 from easel.errors import IdempotencyConflict, Unavailable
 from easel.ids import AccountId, CanvasId, RunId, SessionId, WorkerId
+from easel.stores import named_sql
+from easel.stores.nouns.sessions import append_event
 from easel.stores.nouns.turns import SqlTurns
 from easel.stores.rows.runs import (
     event_columns,
@@ -45,6 +48,7 @@ from easel.stores.sqlite.times import microseconds, to_datetime
 if TYPE_CHECKING:
     from easel.stores.sqlite.database import SqliteDatabase
 
+SESSIONS_SQL = named_sql.load("sqlite", "sessions")
 MAX_ENQUEUE_ATTEMPTS = 5  # while other requests delete the session
 PRUNE_BATCH_SIZE = 500  # runs per call of `prune`
 
@@ -264,16 +268,18 @@ def _enqueue(connection: sqlite3.Connection, new: NewRun, now: int) -> Enqueued 
         fetch_all(connection, "release_key", account_id=new.account_id, idempotency_key=new.idempotency_key)
     key = run_key(new)
     question = new.question
-    session = fetch_one(
-        connection,
-        "open_session",
-        now=now,
-        title=new.title,
-        spoken=len(question.deltas) + 1 if question else 0,
-        **key,
-    )
+    spoken = len(question.deltas) + 1 if question else 0
+    listed = {"account_id": new.account_id, "session_id": new.session_id, "title": new.title}
+    account_seq: int | None = None
+    session = fetch_one(connection, "continue_session", now=now, spoken=spoken, **key)
     if session is None:
-        return None
+        session = fetch_one(connection, "open_session", now=now, title=new.title, spoken=spoken, **key)
+        if session is None:
+            return None
+        account_seq = run_steps(connection, SESSIONS_SQL, append_event(CREATED, listed, new.by), now)
+    elif session["title"] is None and new.title is not None:
+        fetch_all(connection, "title_session", **listed)
+        account_seq = run_steps(connection, SESSIONS_SQL, append_event(RENAMED, listed, new.by), now)
     has_turn = bool(session["has_turn"])
     numbers = fetch_all(connection, "take_numbers", arrivals=1, turns=int(has_turn))[0]
     stored = fetch_all(
@@ -293,14 +299,21 @@ def _enqueue(connection: sqlite3.Connection, new: NewRun, now: int) -> Enqueued 
     )
     prefers: WorkerId | None = stored[0]["preferred_worker"]
     if question is None:
-        return Enqueued(_run(stored[0]), is_new=True, prefers=prefers)
+        return Enqueued(_run(stored[0]), is_new=True, prefers=prefers, account_seq=account_seq)
     preempt = preempt_leases(new.account_id, new.session_id, of_run=None, by_run=new.run_id, reason="message")
     preempted = run_steps(connection, DOCUMENTS_SQL, preempt, now)
     thread_seq: int = session["last_thread_seq"]
     run_log.add_question_deltas(connection, new, question, thread_seq, now)
     run_log.add_message(connection, new, question, thread_seq, now)
     run_log.add_references(connection, new, question.refers_to)
-    return Enqueued(_run(stored[0]), is_new=True, thread_seq=thread_seq, prefers=prefers, preempted=preempted)
+    return Enqueued(
+        _run(stored[0]),
+        is_new=True,
+        thread_seq=thread_seq,
+        prefers=prefers,
+        preempted=preempted,
+        account_seq=account_seq,
+    )
 
 
 class Closing(NamedTuple):
