@@ -13,8 +13,8 @@
 -- A long message has deltas, which precede it in the thread. Their `seq` is 0 or less, before the run's log,
 -- so that only the thread shows them.
 -- The message ends the leases of the session's runs. CT-18
--- If this creates or titles the session, an event is appended to the log of the account. The title was missing
--- if it is missing in the statement's snapshot, which is read only if the title is now that of this run.
+-- If this creates or titles the session, it appends to the log of the account. The title was missing if it is
+-- missing in the statement's snapshot, which is read only if the title is now that of this run.
 with ended as (
   select coalesce(max(last_thread_seq), 0) as seq from ended_threads
    where account_id = :account_id and session_id = :session_id
