@@ -22,12 +22,15 @@ from easel.core.canvas.events import CanvasEvents
 from easel.core.canvas.spec import parse_spec
 from easel.core.document.document import Author, AuthorKind
 from easel.core.document.lease import Free, Held
+from easel.core.principal import ActorKind
 from easel.core.run import boards
 from easel.core.run.conversation import ContextStart, ProviderData, Step, ToolCall, ToolResult, Usage
 from easel.core.run.events import RunEvents
 from easel.core.run.instructions import Instructions
 from easel.core.run.status import Status
+from easel.core.session.events import CREATED, REMOVED, RENAMED, session_event
 from easel.core.session.message import question
+from easel.core.stream.envelope import Provenance
 from easel.core.stream.json_text import to_json
 from easel.core.stream.message_text import EncodedRun, take_out_runs
 from easel.core.tool.definition import ToolDefinition
@@ -59,7 +62,9 @@ def sample_events() -> list[Envelope]:
         artifact_id("0" * 64),
     )
     call = ToolCall(CallId("call_1"), "gsv__Echo", {"value": 1})
+    changed = Provenance("owner", "session", "talk", kind=ActorKind.PERSON)
     return [
+        *(session_event(name, "talk", "A title", changed) for name in (CREATED, RENAMED, REMOVED)),
         make.start(1),
         make.delta(message, "Hello"),
         make.delta(message, EncodedRun("A" * 3_000)),

@@ -81,7 +81,8 @@ HOST_MAY_IMPORT: dict[str, frozenset[str]] = {
     "canvases": frozenset({"artifacts", "audit", "auth", "commits", "tools"}),
     "actions": frozenset({"artifacts", "audit", "canvases", "runs", "streams", "tools"}),
     "documents": frozenset({"audit", "canvas_heads", "commits", "tools"}),
-    "nodes": frozenset({"actions", "artifacts", "audit", "tools"}),
+    "calls": frozenset({"artifacts"}),
+    "nodes": frozenset({"actions", "audit", "calls", "tools"}),
     "services": frozenset(
         {
             "actions",

@@ -1,7 +1,8 @@
-"""How many modules a button press enters, traced on a running server: the way must stay as short as it is.
+"""How many modules a button press, a run and a document edit enter, traced on a running server.
 
-`docs/design/index.md` lists the same way file by file. A profile hook on every thread records the modules of
-Easel that each part enters: the request's task, the task of the execution, and the thread that writes.
+The ways must stay as short as they are; `docs/design/index.md` lists them file by file. A profile hook on
+every thread records the modules of Easel that each part enters: the tasks of the requests, of the execution
+and of the run, and the thread that writes.
 """
 
 from __future__ import annotations
@@ -13,14 +14,23 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.edges.http.canvas_calls import call
-from tests.edges.http.live import LiveEasel
+from tests.edges.http.live import LiveEasel, script
 
 if TYPE_CHECKING:
     from types import FrameType
 
-# The most modules that a press may enter in each part. The execution decides the start of a tool call before
-# the canvas is locked, so that the writer only compares and stores.
-BARS = {"request": 18, "execution": 57, "writer": 30}
+# The most modules that each part may enter. An execution decides the start of a tool call before the canvas
+# is locked, so that the writer only compares and stores. A run's requests are its POST and its stream.
+BARS = {
+    "press": {"request": 18, "execution": 57, "writer": 30},
+    "run": {"request": 37, "run": 41, "writer": 11},
+    "edit": {"run": 65, "writer": 23},
+}
+PARTS = {
+    "RequestResponseCycle.run_asgi": "request",
+    "ActionService._start": "execution",
+    "RunWorker._execute": "run",
+}
 RULES = {"resolution", "policy", "hints", "fetch"}  # of core.action: what needs no lock
 ECHO = {"kind": "tool.call", "tool": "gsv__Echo", "args": {"value": "{{input.text}}"}, "saveAs": "said"}
 SPEC = {"version": 1, "toolPolicy": {"allow": ["gsv__Echo"]}, "actions": {"say": ECHO}}
@@ -50,33 +60,62 @@ class Trace:
         except RuntimeError:
             return ""
         name = "" if task is None else str(getattr(task.get_coro(), "__qualname__", ""))
-        return {"ActionService._start": "execution", "RequestResponseCycle.run_asgi": "request"}.get(name, "")
+        return PARTS.get(name, "")
+
+
+def press(easel: LiveEasel, number: int) -> None:
+    call(easel, "canvas.action", canvasId="c", actionId="say", input={"text": f"press {number}"})
+
+
+def run(easel: LiveEasel, number: int) -> None:
+    easel.finish(script({"say": f"Hello {number}"}), "talk")
+
+
+def edit(easel: LiveEasel, number: int) -> None:
+    """Check the session's document out, read it, patch it and check it in."""
+    lease = {"lease_id": "$1.lease_id"}
+    patch = f"@@ -0,0 +1 @@\n+{number}\n" if number == 1 else f"@@ -1 +1 @@\n-{number - 1}\n+{number}\n"
+    calls = {
+        "canvas_check_out": {},
+        "canvas_read_all": lease,
+        "canvas_apply_patch": {**lease, "base_revision_id": "$2.revision_id", "patch": patch},
+        "canvas_check_in": lease,
+    }
+    easel.finish(script(*({"call": tool, "args": args} for tool, args in calls.items())), "written")
+    assert easel.get("/api/documents/d").json()["text"] == f"{number}\n"
 
 
 @pytest.fixture(scope="module")
-def trace(tmp_path_factory: pytest.TempPathFactory) -> Trace:
-    """The trace of the second press of a button, when caches are warm."""
-    trace = Trace()
-    threading.setprofile(trace.hook)
-    try:
-        with LiveEasel(tmp_path_factory.mktemp("easel"), with_worker=False) as easel:
-            call(easel, "canvas.create", canvasId="c", spec=SPEC)
-            call(easel, "canvas.action", canvasId="c", actionId="say", input={"text": "first"})
-            trace.is_on = True
-            call(easel, "canvas.action", canvasId="c", actionId="say", input={"text": "second"})
-            trace.is_on = False
-    finally:
-        threading.setprofile(None)
-    return trace
+def traces(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Trace]:
+    """The traces of the second press, run and edit, when caches are warm."""
+    traces: dict[str, Trace] = {}
+    for act, with_worker in ((press, False), (run, True), (edit, True)):
+        trace = traces[act.__name__] = Trace()
+        threading.setprofile(trace.hook)
+        try:
+            with LiveEasel(tmp_path_factory.mktemp("easel"), with_worker=with_worker) as easel:
+                call(easel, "canvas.create", canvasId="c", spec=SPEC)
+                document = {"version": 1, "mode": "markdown"}
+                call(
+                    easel, "canvas.create", canvasId="d", spec=document, ownerSessionKey="agent:main:written"
+                )
+                act(easel, 1)
+                trace.is_on = True
+                act(easel, 2)
+                trace.is_on = False
+        finally:
+            threading.setprofile(None)
+    return traces
 
 
-@pytest.mark.parametrize("part", BARS)
-def test_press_enters_few_modules(trace: Trace, part: str) -> None:
-    entered = sorted(trace.entered[part])
-    assert 5 < len(entered) <= BARS[part], entered
+@pytest.mark.parametrize("act, part", [(act, part) for act, parts in BARS.items() for part in parts])
+def test_act_enters_few_modules(traces: dict[str, Trace], act: str, part: str) -> None:
+    entered = sorted(traces[act].entered[part])
+    assert 5 < len(entered) <= BARS[act][part], entered
 
 
-def test_rules_that_need_no_lock_do_not_run_in_the_writer(trace: Trace) -> None:
+def test_rules_that_need_no_lock_do_not_run_in_the_writer(traces: dict[str, Trace]) -> None:
+    trace = traces["press"]
     rules = {f"easel.core.action.{name}" for name in RULES}
     assert rules <= trace.entered["execution"]
     assert not rules & trace.entered["writer"]

@@ -162,6 +162,15 @@ FILL = [
     event_rows(BIG, run_id="'big'", seq="n", account_id="'owner'", session_id="'big'", thread_seq="n"),
     message_rows(session_id="'s' || n", thread_seq="1"),
     message_rows(BIG, session_id="'big'", thread_seq="n"),
+    rows(
+        "account_events",
+        account_id="'user' || n % 1000",
+        seq="n",
+        event_type="'session.created'",
+        payload="'{}'",
+        visibility="'public'",
+        created_at=PAST,
+    ),
     rows("ended_threads", account_id="'owner'", session_id="'e' || n", last_thread_seq="n"),
     rows(
         "boards",

@@ -120,6 +120,7 @@ class Store:
             "delete from ended_sign_ins",
             "delete from settings",
             "delete from secrets",
+            "delete from account_events",
             "delete from accounts where account_id <> 'owner'",
             "update accounts set disabled_at = null, deleted_at = null",
             "delete from audit",

@@ -183,6 +183,7 @@ SAMPLES: dict[str, tuple[Any, ...]] = {
     "search": ("",),  # a search reads on until its page is full
     "seconds": (1e9, 0.0),
     "seq": (9_000,),
+    "session_event": ("{}",),
     "session_id": ("big",),
     "session_ids": (["s5", "s6"],),
     "sign_in_id": ("new_sign_in",),

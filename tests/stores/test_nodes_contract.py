@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from easel.core.call import CALL_MOVES, LOST, Answer, CallStatus, NewCall
 from easel.core.token import NewToken, TokenKind, digest_of, principal_of
-from easel.core.tool.call import CALL_MOVES, LOST, Answer, CallStatus, NewCall
 from easel.core.tool.definition import ToolDefinition
 from easel.core.tool.node import Node
 from easel.ids import OWNER, AccountId, CallId, new_call_id, new_connection_id, new_token_id
@@ -20,7 +20,7 @@ from tests.stores.harness import CONSTRAINT_ERRORS, Store, other_connection, wai
 from tests.stores.test_artifacts_contract import ON_POSTGRES
 
 if TYPE_CHECKING:
-    from easel.host.ports import NodeStore, TokenStore
+    from easel.host.ports import CallStore, NodeStore, TokenStore
 
 TTL_SECONDS = 3600.0
 SCHEMA: dict[str, Any] = {
@@ -34,6 +34,11 @@ READ = ToolDefinition("laptop__Read", "", {"type": "object"}, read_only=True, id
 @pytest.fixture
 def nodes(store: Store) -> NodeStore:
     return store.database.nodes
+
+
+@pytest.fixture
+def calls(store: Store) -> CallStore:
+    return store.database.calls
 
 
 @pytest.fixture
@@ -167,14 +172,16 @@ async def test_last_of_many_connections_of_a_node_is_registered(nodes: NodeStore
 
 
 @rule("CV-03")
-async def test_call_is_placed_taken_answered_and_collected_once(nodes: NodeStore, store: Store) -> None:
+async def test_call_is_placed_taken_answered_and_collected_once(
+    nodes: NodeStore, calls: CallStore, store: Store
+) -> None:
     node = new_node()
     await register(nodes, node)
     call = new_call(node)
-    assert await nodes.place_call(call)
-    assert await nodes.collect_answers([call.call_id]) == {}
-    assert await nodes.take_calls(["con_other"]) == []
-    [taken] = await nodes.take_calls([node.connection_id])
+    assert await calls.place_call(call)
+    assert await calls.collect_answers([call.call_id]) == {}
+    assert await calls.take_calls(["con_other"]) == []
+    [taken] = await calls.take_calls([node.connection_id])
     assert (taken.call_id, taken.account_id, taken.target, taken.method) == (
         call.call_id,
         OWNER,
@@ -183,122 +190,132 @@ async def test_call_is_placed_taken_answered_and_collected_once(nodes: NodeStore
     )
     assert msgspec.json.decode(taken.params) == {"tool": "Bash", "args": {"command": "ls"}}
     assert TTL_SECONDS - 60 < taken.seconds_left <= TTL_SECONDS
-    assert await nodes.take_calls([node.connection_id]) == []
-    assert not await nodes.save_answer(call.call_id, "con_other", '{"result":0}'), (
+    assert await calls.take_calls([node.connection_id]) == []
+    assert not await calls.save_answer(call.call_id, "con_other", '{"result":0}'), (
         "only the connection that took it answers"
     )
-    assert await nodes.save_answer(call.call_id, node.connection_id, '{"result":1}')
-    assert not await nodes.save_answer(call.call_id, node.connection_id, '{"result":2}')
-    [stored] = (await nodes.collect_answers([call.call_id])).values()
+    assert await calls.save_answer(call.call_id, node.connection_id, '{"result":1}')
+    assert not await calls.save_answer(call.call_id, node.connection_id, '{"result":2}')
+    [stored] = (await calls.collect_answers([call.call_id])).values()
     assert stored is not None
     assert Answer.from_stored(msgspec.json.decode(stored)) == Answer(1)
-    assert await nodes.collect_answers([call.call_id]) == {}
+    assert await calls.collect_answers([call.call_id]) == {}
     assert await store.sql("select * from calls") == []
 
 
-async def test_concurrent_takes_get_each_call_once(nodes: NodeStore) -> None:
+async def test_concurrent_takes_get_each_call_once(nodes: NodeStore, calls: CallStore) -> None:
     node = new_node()
     await register(nodes, node)
-    calls = [new_call(node) for _ in range(20)]
-    await asyncio.gather(*(nodes.place_call(call) for call in calls))
-    taken = await asyncio.gather(*(nodes.take_calls([node.connection_id]) for _ in range(8)))
-    assert sorted(call.call_id for batch in taken for call in batch) == sorted(call.call_id for call in calls)
+    some = [new_call(node) for _ in range(20)]
+    await asyncio.gather(*(calls.place_call(call) for call in some))
+    taken = await asyncio.gather(*(calls.take_calls([node.connection_id]) for _ in range(8)))
+    assert sorted(call.call_id for batch in taken for call in batch) == sorted(call.call_id for call in some)
 
 
-async def test_call_to_a_disconnected_node_is_not_placed(nodes: NodeStore, store: Store) -> None:
+async def test_call_to_a_disconnected_node_is_not_placed(
+    nodes: NodeStore, calls: CallStore, store: Store
+) -> None:
     node, stranger = new_node(), await store.add_user("mallory")
-    assert not await nodes.place_call(new_call(node))
+    assert not await calls.place_call(new_call(node))
     await register(nodes, node)
-    assert not await nodes.place_call(new_call(node, user=stranger))
+    assert not await calls.place_call(new_call(node, user=stranger))
     await expire_node(store, node)
-    assert not await nodes.place_call(new_call(node))
+    assert not await calls.place_call(new_call(node))
     await nodes.unregister(node.connection_id)
-    assert not await nodes.place_call(new_call(node))
+    assert not await calls.place_call(new_call(node))
     assert await store.sql("select * from calls") == []
 
 
 @pytest.mark.parametrize("is_taken", [False, True])
 @pytest.mark.parametrize("way", ["it leaves", "it connects again"])
-async def test_open_calls_fail_when_their_connection_ends(nodes: NodeStore, way: str, is_taken: bool) -> None:
+async def test_open_calls_fail_when_their_connection_ends(
+    nodes: NodeStore, calls: CallStore, way: str, is_taken: bool
+) -> None:
     node, other = new_node(), new_node("other")
     for connected in (node, other):
         await register(nodes, connected)
     call, of_other = new_call(node), new_call(other)
-    assert all([await nodes.place_call(call), await nodes.place_call(of_other)])
+    assert all([await calls.place_call(call), await calls.place_call(of_other)])
     if is_taken:
-        assert len(await nodes.take_calls([node.connection_id])) == 1
+        assert len(await calls.take_calls([node.connection_id])) == 1
     failed = await (
         nodes.unregister(node.connection_id) if way == "it leaves" else register(nodes, new_node())
     )
     assert failed == [call.call_id]
-    [(found, stored)] = (await nodes.collect_answers([call.call_id, of_other.call_id])).items()
+    [(found, stored)] = (await calls.collect_answers([call.call_id, of_other.call_id])).items()
     assert found == call.call_id
     assert Answer.from_stored(msgspec.json.decode(stored or "")) == LOST
 
 
-async def test_answer_is_collected_after_its_node_disconnected(nodes: NodeStore) -> None:
+async def test_answer_is_collected_after_its_node_disconnected(nodes: NodeStore, calls: CallStore) -> None:
     node = new_node()
     await register(nodes, node)
     call = new_call(node)
-    await nodes.place_call(call)
-    await nodes.take_calls([node.connection_id])
-    await nodes.save_answer(call.call_id, node.connection_id, '{"result":"in time"}')
+    await calls.place_call(call)
+    await calls.take_calls([node.connection_id])
+    await calls.save_answer(call.call_id, node.connection_id, '{"result":"in time"}')
     assert await nodes.unregister(node.connection_id) == []
-    [stored] = (await nodes.collect_answers([call.call_id])).values()
+    [stored] = (await calls.collect_answers([call.call_id])).values()
     assert msgspec.json.decode(stored or "") == {"result": "in time"}
 
 
-async def test_calls_to_a_crashed_instance_fail_when_its_nodes_expire(nodes: NodeStore, store: Store) -> None:
+async def test_calls_to_a_crashed_instance_fail_when_its_nodes_expire(
+    nodes: NodeStore, calls: CallStore, store: Store
+) -> None:
     node = new_node()
     await register(nodes, node)
     call = new_call(node)
-    await nodes.place_call(call)
-    await nodes.take_calls([node.connection_id])
-    assert await nodes.collect_answers([call.call_id]) == {}
+    await calls.place_call(call)
+    await calls.take_calls([node.connection_id])
+    assert await calls.collect_answers([call.call_id]) == {}
     await expire_node(store, node)
-    assert await nodes.collect_answers([call.call_id]) == {call.call_id: None}
-    assert not await nodes.save_answer(call.call_id, node.connection_id, '{"result":1}'), (
+    assert await calls.collect_answers([call.call_id]) == {call.call_id: None}
+    assert not await calls.save_answer(call.call_id, node.connection_id, '{"result":1}'), (
         "the late answer is refused"
     )
 
 
-async def test_call_after_its_deadline_is_neither_taken_nor_answered(nodes: NodeStore, store: Store) -> None:
+async def test_call_after_its_deadline_is_neither_taken_nor_answered(
+    nodes: NodeStore, calls: CallStore, store: Store
+) -> None:
     node = new_node()
     await register(nodes, node)
     late = new_call(node, seconds=-1)
-    await nodes.place_call(late)
-    assert await nodes.take_calls([node.connection_id]) == []
+    await calls.place_call(late)
+    assert await calls.take_calls([node.connection_id]) == []
     slow = new_call(node)
-    await nodes.place_call(slow)
-    await nodes.take_calls([node.connection_id])
+    await calls.place_call(slow)
+    await calls.take_calls([node.connection_id])
     await store.sql(f"update calls set deadline = {store.ago(1)} where call_id = '{slow.call_id}'")
-    assert not await nodes.save_answer(slow.call_id, node.connection_id, '{"result":1}')
+    assert not await calls.save_answer(slow.call_id, node.connection_id, '{"result":1}')
 
 
-async def test_cancelled_call_is_deleted_if_open_and_stopped_if_taken(nodes: NodeStore, store: Store) -> None:
+async def test_cancelled_call_is_deleted_if_open_and_stopped_if_taken(
+    nodes: NodeStore, calls: CallStore, store: Store
+) -> None:
     node, mallory = new_node(), await store.add_user("mallory")
     await register(nodes, node)
     waiting, under_way = new_call(node), new_call(node)
-    await nodes.place_call(under_way)
-    await nodes.take_calls([node.connection_id])
-    await nodes.place_call(waiting)
-    assert await nodes.cancel_call(mallory, under_way.call_id) is None
-    assert await nodes.take_cancelled([node.connection_id], include_expired=True) == [], (
+    await calls.place_call(under_way)
+    await calls.take_calls([node.connection_id])
+    await calls.place_call(waiting)
+    assert await calls.cancel_call(mallory, under_way.call_id) is None
+    assert await calls.take_cancelled([node.connection_id], include_expired=True) == [], (
         "a call of another user cannot be cancelled"
     )
-    assert await nodes.cancel_call(OWNER, waiting.call_id) is None
-    assert await nodes.take_calls([node.connection_id]) == []
-    assert await nodes.cancel_call(OWNER, under_way.call_id) == node.connection_id
-    assert not await nodes.save_answer(under_way.call_id, node.connection_id, '{"result":1}')
-    assert await nodes.take_cancelled(["con_other"], include_expired=True) == []
-    assert await nodes.take_cancelled([node.connection_id], include_expired=True) == [under_way.call_id]
-    assert await nodes.take_cancelled([node.connection_id], include_expired=True) == []
+    assert await calls.cancel_call(OWNER, waiting.call_id) is None
+    assert await calls.take_calls([node.connection_id]) == []
+    assert await calls.cancel_call(OWNER, under_way.call_id) == node.connection_id
+    assert not await calls.save_answer(under_way.call_id, node.connection_id, '{"result":1}')
+    assert await calls.take_cancelled(["con_other"], include_expired=True) == []
+    assert await calls.take_cancelled([node.connection_id], include_expired=True) == [under_way.call_id]
+    assert await calls.take_cancelled([node.connection_id], include_expired=True) == []
     assert await store.sql("select * from calls") == []
 
 
 @rule("RX-34")
 async def test_call_of_an_expired_caller_is_not_taken_and_is_cancelled(
-    nodes: NodeStore, store: Store
+    nodes: NodeStore, calls: CallStore, store: Store
 ) -> None:
     """The instance of the caller crashed: its call must not run until the deadline."""
     node = new_node()
@@ -306,50 +323,55 @@ async def test_call_of_an_expired_caller_is_not_taken_and_is_cancelled(
     here = [node.connection_id]
     renewed, expired, waiting = new_call(node), new_call(node), new_call(node)
     for call in (renewed, expired):
-        await nodes.place_call(call)
-    assert len(await nodes.take_calls(here)) == 2
-    await nodes.place_call(waiting)
+        await calls.place_call(call)
+    assert len(await calls.take_calls(here)) == 2
+    await calls.place_call(waiting)
     await store.sql(f"update calls set heard_until = {store.ago(1)}")
-    assert await nodes.take_calls(here) == []
-    assert await nodes.renew_calls([renewed.call_id, new_call_id()], TTL_SECONDS) == {renewed.call_id}
-    assert await nodes.take_cancelled(here, include_expired=False) == [], "no caller could renew"
-    assert await nodes.take_cancelled(["con_other"], include_expired=True) == []
-    assert await nodes.take_cancelled(here, include_expired=True) == [expired.call_id]
-    assert await nodes.take_cancelled(here, include_expired=True) == []
-    assert not await nodes.save_answer(expired.call_id, node.connection_id, '{"result":1}')
-    assert await nodes.save_answer(renewed.call_id, node.connection_id, '{"result":1}')
+    assert await calls.take_calls(here) == []
+    assert await calls.renew_calls([renewed.call_id, new_call_id()], TTL_SECONDS) == {renewed.call_id}
+    assert await calls.take_cancelled(here, include_expired=False) == [], "no caller could renew"
+    assert await calls.take_cancelled(["con_other"], include_expired=True) == []
+    assert await calls.take_cancelled(here, include_expired=True) == [expired.call_id]
+    assert await calls.take_cancelled(here, include_expired=True) == []
+    assert not await calls.save_answer(expired.call_id, node.connection_id, '{"result":1}')
+    assert await calls.save_answer(renewed.call_id, node.connection_id, '{"result":1}')
 
 
-async def test_uncollected_answers_and_expired_nodes_are_swept(nodes: NodeStore, store: Store) -> None:
+async def test_uncollected_answers_and_expired_nodes_are_swept(
+    nodes: NodeStore, calls: CallStore, store: Store
+) -> None:
     node = new_node()
     await register(nodes, node)
     old, fresh = new_call(node), new_call(node)
     for call in (old, fresh):
-        await nodes.place_call(call)
+        await calls.place_call(call)
     await store.sql(f"update calls set deadline = {store.ago(100)} where call_id = '{old.call_id}'")
+    await calls.sweep(60)
     await nodes.sweep(60)
     assert [row["call_id"] for row in await store.sql("select call_id from calls")] == [fresh.call_id]
     assert len(await nodes.list_nodes(OWNER)) == 1
 
 
-async def test_concurrent_unregister_and_place_leave_no_open_call(nodes: NodeStore, store: Store) -> None:
+async def test_concurrent_unregister_and_place_leave_no_open_call(
+    nodes: NodeStore, calls: CallStore, store: Store
+) -> None:
     """Either the unregistration fails the call, or the call finds the node disconnected."""
     for _ in range(20):
         node = new_node()
         await register(nodes, node)
-        calls = [new_call(node) for _ in range(4)]
+        some = [new_call(node) for _ in range(4)]
         placed, failed = await asyncio.gather(
-            asyncio.gather(*(nodes.place_call(call) for call in calls)), nodes.unregister(node.connection_id)
+            asyncio.gather(*(calls.place_call(call) for call in some)), nodes.unregister(node.connection_id)
         )
         assert sorted(failed) == sorted(
-            call.call_id for call, there in zip(calls, placed, strict=True) if there
+            call.call_id for call, there in zip(some, placed, strict=True) if there
         )
         await store.sql("delete from calls")
 
 
 async def run_statement(connection: Any, name: str, **arguments: Any) -> list[Any]:
     """Run a statement of the store in the transaction of the test."""
-    statement = named_sql.load("postgres", "nodes")[name]
+    statement = {**named_sql.load("postgres", "nodes"), **named_sql.load("postgres", "calls")}[name]
     return await connection.fetch(statement.sql, *statement.arguments(arguments))
 
 
@@ -374,26 +396,30 @@ async def test_ending_connection_waits_for_a_call_being_placed_and_fails_it(
 
 
 @ON_POSTGRES
-async def test_call_waits_for_an_ending_connection_and_is_not_placed(nodes: NodeStore, store: Store) -> None:
+async def test_call_waits_for_an_ending_connection_and_is_not_placed(
+    nodes: NodeStore, calls: CallStore, store: Store
+) -> None:
     """Otherwise it would fail as if it might have run; now it is sent to the newer connection."""
     node = new_node()
     await register(nodes, node)
     async with other_connection(store) as other, other.transaction():
         await run_statement(other, "unregister_node", connection_id=node.connection_id)
         assert await run_statement(other, "fail_calls", target=node.connection_id) == []
-        placing = asyncio.create_task(nodes.place_call(new_call(node)))
+        placing = asyncio.create_task(calls.place_call(new_call(node)))
         await wait_for_blocked_statement(other)
     assert not await placing
     assert await store.sql("select * from calls") == []
 
 
 @pytest.mark.parametrize("status", [*CallStatus, "odd"])
-async def test_database_accepts_the_states_of_a_call(nodes: NodeStore, store: Store, status: str) -> None:
+async def test_database_accepts_the_states_of_a_call(
+    nodes: NodeStore, calls: CallStore, store: Store, status: str
+) -> None:
     """A call has an answer exactly if it is answered; the transition table has the same states."""
     node = new_node()
     await register(nodes, node)
     call = new_call(node)
-    await nodes.place_call(call)
+    await calls.place_call(call)
     change = f"update calls set status = '{status}', answer = {{}} where call_id = '{call.call_id}'"
     is_known, is_over = status in CALL_MOVES, status in CALL_MOVES and not CALL_MOVES[CallStatus(status)]
     for answer, fits in (("null", is_known and not is_over), ("'{}'", is_known and is_over)):

@@ -30,8 +30,8 @@ EXCEPTIONS = {
         executions: renew_executions
         canvases: list_views renew_views
         documents: list_leases_of_run release_lease release_leases renew_leases
-        nodes: answer_call collect_answers fail_calls renew_calls renew_nodes take_calls
-            take_cancelled_calls unregister_node
+        calls: answer_call collect_answers renew_calls take_calls take_cancelled_calls
+        nodes: fail_calls renew_nodes unregister_node
         runs: append_batch append_batches append_last_batch open_log release_claim renew_claim
             renew_claims repeated_batch requested_cancels
     """,
@@ -48,7 +48,8 @@ EXCEPTIONS = {
         deletions: list_deleted_accounts next_deleted_canvas next_deleted_session
             purge_events purge_run_references purge_runs
         documents: list_expired_leases
-        nodes: sweep_calls sweep_nodes
+        calls: sweep_calls
+        nodes: sweep_nodes
         references: confirm_run_references find_pruned_runs release_run_references run_mentions
             run_references
         runs: delete_events list_prunable_runs trim_log trim_logs trim_thread

@@ -24,18 +24,6 @@ pytestmark = pytest.mark.slow
 
 DEADLOCK_TIMEOUT = "select setting::int from pg_settings where name = 'deadlock_timeout'"  # milliseconds
 ADD_COLUMN = Migration(9001, "mood", "alter table runs add column mood text")
-ADD_INDEXES = Migration(
-    9001,
-    "indexes",
-    """-- easel: no-transaction
--- Two indexes; the first one
--- has a comment.
-create index concurrently if not exists probes_first_idx on probes(probed_at);
-
-create unique index concurrently if not exists probes_second_idx
-  on probes(probed_at) where only_row;
-""",
-)
 
 
 @pytest_asyncio.fixture
@@ -73,16 +61,6 @@ def release(monkeypatch: pytest.MonkeyPatch) -> Callable[[Migration], None]:
         monkeypatch.setattr(migrations, "available", lambda _: [*released, migration])
 
     return add
-
-
-async def valid_indexes(connection: asyncpg.Connection[Any], table: str = "probes") -> dict[str, bool]:
-    """Return the indexes of a table, except its key, and whether each is valid."""
-    rows = await connection.fetch(
-        "select indexrelid::regclass::text as name, indisvalid from pg_index"
-        " where indrelid = $1::text::regclass and not indisprimary",
-        table,
-    )
-    return {row["name"]: row["indisvalid"] for row in rows}
 
 
 @case("D6")
@@ -147,33 +125,6 @@ async def test_migration_fails_if_a_table_stays_locked_and_can_be_repeated(
     assert await instances[1].migrate() == ["9001 mood"]  # the first one holds no lock
 
 
-async def test_waiting_instance_does_not_delay_a_concurrent_index(
-    instances: list[PostgresDatabase],
-    other: asyncpg.Connection[Any],
-    observer: asyncpg.Connection[Any],
-    release: Callable[[Migration], None],
-):
-    release(ADD_INDEXES)
-    writing = other.transaction()
-    await writing.start()
-    await other.execute("insert into probes (probed_at) values (now())")  # the index waits for its end
-    both = [asyncio.create_task(instance.migrate()) for instance in instances]
-    waiting = (
-        "select exists (select 1 from pg_stat_activity where datname = current_database()"
-        " and query like '%pg_try_advisory_lock%' and state = 'idle' and backend_xmin is null)"
-    )
-    async with asyncio.timeout(TIMEOUT_SECONDS):
-        await wait_for_blocked_statement(observer)
-        while not await observer.fetchval(waiting):
-            await observer.fetchval("select pg_sleep(0.01)")
-        # Writes go on while the index is built.
-        await observer.execute("insert into ended_sign_ins values ('s', 'owner', now())")
-        await writing.commit()
-        applied = await asyncio.gather(*both)
-    assert sorted(applied) == [[], ["9001 indexes"]]
-    assert await valid_indexes(observer) == {"probes_first_idx": True, "probes_second_idx": True}
-
-
 async def test_instance_stops_waiting_for_the_migration_of_another(
     instances: list[PostgresDatabase], other: asyncpg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ):
@@ -183,52 +134,6 @@ async def test_instance_stops_waiting_for_the_migration_of_another(
         await instances[0].migrate()
 
 
-async def test_invalid_index_is_built_again(
-    instances: list[PostgresDatabase], observer: asyncpg.Connection[Any], release: Callable[[Migration], None]
-):
-    unique = "create unique index concurrently if not exists audit_hash_idx on audit(hash);"
-    release(Migration(9001, "unique", f"-- easel: no-transaction\n{unique}\n"))
-    await observer.execute(
-        "insert into audit (seq, account_id, at, storage_class, action, record, hash)"
-        " select n, 'owner', now(), 'ops', 'x', '', 'same' from generate_series(1, 2) n"
-    )
-    before = await instances[0].schema_version()
-    with pytest.raises(asyncpg.UniqueViolationError):
-        await instances[0].migrate()
-    assert (await valid_indexes(observer, "audit"))["audit_hash_idx"] is False
-    assert await instances[0].schema_version() == before
-    await observer.execute("update audit set hash = seq::text")
-    assert await instances[0].migrate() == ["9001 unique"]
-    assert (await valid_indexes(observer, "audit"))["audit_hash_idx"] is True
-
-
-async def test_index_migration_that_was_interrupted_is_completed_by_the_next(
-    instances: list[PostgresDatabase],
-    other: asyncpg.Connection[Any],
-    observer: asyncpg.Connection[Any],
-    release: Callable[[Migration], None],
-):
-    release(ADD_INDEXES)
-    await observer.execute("create index probes_first_idx on probes(probed_at)")  # its first statement
-    writing = other.transaction()
-    await writing.start()
-    await other.execute("insert into probes (probed_at) values (now())")
-    interrupted = asyncio.create_task(instances[0].migrate())
-    async with asyncio.timeout(TIMEOUT_SECONDS):
-        await wait_for_blocked_statement(observer)
-        await observer.execute(
-            "select pg_terminate_backend(pid) from pg_stat_activity"
-            " where datname = current_database() and query like '%index concurrently%'"
-            " and pid <> pg_backend_pid()"
-        )
-        with pytest.raises(Unavailable):
-            await interrupted
-    assert await valid_indexes(observer) == {"probes_first_idx": True, "probes_second_idx": False}
-    await writing.commit()
-    assert await instances[1].migrate() == ["9001 indexes"]
-    assert await valid_indexes(observer) == {"probes_first_idx": True, "probes_second_idx": True}
-
-
 async def test_migrations_do_not_record_that_a_table_is_empty(observer: asyncpg.Connection[Any]):
     """Postgres plans a full scan of a table that it knows to be empty, and keeps that plan as it grows."""
     known_to_be_empty = await observer.fetch(
@@ -236,20 +141,3 @@ async def test_migrations_do_not_record_that_a_table_is_empty(observer: asyncpg.
         " and relnamespace = 'public'::regnamespace"
     )
     assert [row["relname"] for row in known_to_be_empty] == []
-
-
-def test_migrations_without_a_transaction_have_only_index_statements_that_can_be_repeated():
-    assert [name for name, _ in migrator.index_statements(ADD_INDEXES)] == [
-        "probes_first_idx",
-        "probes_second_idx",
-    ]
-    for migration in migrations.available("postgres"):
-        if "concurrently" in migration.sql:
-            assert migrator.index_statements(migration), migration.name
-    for statement in (
-        "create index concurrently a on b(c);",
-        "create index if not exists a on b(c);",
-        "update runs set mood = '';",
-    ):
-        with pytest.raises(ValueError, match="must consist of"):
-            migrator.index_statements(Migration(1, "wrong", "-- easel: no-transaction\n" + statement))

@@ -103,6 +103,12 @@ export function describe(event: LoggedEvent): string | number | object | null {
       return event.data.revision_id;
     case "canvas.lease.changed":
       return event.data.canvas_epoch;
+    case "session.created":
+      return event.data.session_id;
+    case "session.renamed":
+      return event.data.session_id;
+    case "session.removed":
+      return event.data.session_id;
     default: {
       const rest: never = event;
       return rest;

@@ -75,6 +75,9 @@ export interface Events {
   "canvas.refresh.recovered": RefreshRecovered;
   "canvas.document.changed": DocumentChanged;
   "canvas.lease.changed": LeaseChanged;
+  "session.created": SessionCreated;
+  "session.renamed": SessionRenamed;
+  "session.removed": SessionRemoved;
 }
 
 /** The gateway's notices. */
@@ -1347,6 +1350,39 @@ export interface LeaseChanged {
 export interface LeaseHolder {
   run_id: string;
   expires_at: string;
+}
+
+/** A session was created. */
+export interface SessionCreated {
+  /** By the event type; a message that is hidden is internal. */
+  visibility: "internal" | "public" | "system";
+  provenance: ProvenanceOfEvent;
+  session_id: string;
+  /** The key of the session, `agent:{agentId}:{name}`. */
+  key: string;
+  title: string | null;
+}
+
+/** The title of a session was changed. */
+export interface SessionRenamed {
+  /** By the event type; a message that is hidden is internal. */
+  visibility: "internal" | "public" | "system";
+  provenance: ProvenanceOfEvent;
+  session_id: string;
+  /** The key of the session, `agent:{agentId}:{name}`. */
+  key: string;
+  title: string | null;
+}
+
+/** A session was deleted. */
+export interface SessionRemoved {
+  /** By the event type; a message that is hidden is internal. */
+  visibility: "internal" | "public" | "system";
+  provenance: ProvenanceOfEvent;
+  session_id: string;
+  /** The key of the session, `agent:{agentId}:{name}`. */
+  key: string;
+  title: string | null;
 }
 
 export interface EndedSubscription {

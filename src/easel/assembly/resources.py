@@ -7,13 +7,17 @@ import contextlib
 import secrets
 from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from easel.assembly.storage import Database, migrated_database, open_blobs
+from easel.assembly.storage import migrated_database, open_blobs
 from easel.host.artifacts.artifacts import Artifacts
 from easel.host.audit.audit import Audit
 from easel.host.ports import BlobStore
 from easel.settings import Settings
+
+if TYPE_CHECKING:
+    from easel.assembly.storage import Database
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +25,7 @@ class Resources:
     """The resources that all services of one process share."""
 
     settings: Settings
-    database: Database
+    database: "Database"
     blobs: BlobStore
     artifacts: Artifacts
     audit: Audit

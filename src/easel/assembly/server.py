@@ -63,7 +63,7 @@ async def serve(
             await services.refresh.stop()
             await services.actions.stop()
             await services.views.periodic.stop()
-        for tails in (services.tails, services.threads, services.canvas_tails):
+        for tails in (services.tails, services.threads, services.canvas_tails, services.account_tails):
             await tails.close()
         await server.stop()
         await services.revocation.close()

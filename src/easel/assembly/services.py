@@ -31,6 +31,8 @@ from easel.host.auth.revoked_sign_ins import RevokedSignIns
 from easel.host.auth.throttle import SignInThrottle
 from easel.host.boards.service import Boards
 from easel.host.boards.tools import board_tools
+from easel.host.calls.incoming_calls import IncomingCalls
+from easel.host.calls.remote_calls import RemoteCallLimits, RemoteCalls
 from easel.host.canvases.agent_tools import canvas_tools
 from easel.host.canvases.assets import AssetLimits, CanvasAssets
 from easel.host.canvases.library import CanvasLibrary
@@ -52,7 +54,7 @@ from easel.host.runs.queue import RunQueue
 from easel.host.secrets import Secrets
 from easel.host.services import Services
 from easel.host.sessions import Sessions
-from easel.host.streams import CANVASES, RUNS, THREADS, LogKind, StreamQuota, TailMemory, Tails
+from easel.host.streams import ACCOUNTS, CANVASES, RUNS, THREADS, LogKind, StreamQuota, TailMemory, Tails
 from easel.host.tools.native import native_tools
 from easel.host.tools.registry import ToolRegistry
 from easel.ids import new_worker_id
@@ -74,6 +76,7 @@ class SharedServices:
     documents: DocumentTransactions
     leases: LeaseKeeper
     outputs: LiveOutputs
+    incoming_calls: IncomingCalls
     # One registry for API and worker, so that a call to a node that is connected here stays in the process.
     nodes: NodeRegistry
     folders: SessionDirs
@@ -87,26 +90,29 @@ class SharedServices:
 async def open_shared_services(
     resources: Resources, sandbox: Choice, extra_tools: Sequence[Tool] = ()
 ) -> AsyncGenerator[SharedServices]:
-    """Build the shared services; at the end, disconnect the nodes."""
+    """Build the shared services; at the end, disconnect the nodes and end all calls."""
     settings, database = resources.settings, resources.database
     artifacts, notifier, audit = resources.artifacts, database.notifier, resources.audit
     transactions = CanvasTransactions(database.canvases, artifacts, resources.blobs, notifier, audit)
     outputs = LiveOutputs(transactions, audit, settings.claim_seconds)
     secrets = Secrets(database.secrets, open_cipher(settings, "secrets"), audit)
+    call_limits = RemoteCallLimits(
+        # Shorter than a claim, so that a call stops before its run or execution is adopted and restarted.
+        caller_ttl_seconds=settings.claim_seconds * 2 / 3,
+        poll_seconds=settings.poll_seconds,
+        call_seconds=settings.tool_timeout_seconds,
+        max_result_bytes=settings.max_result_bytes,
+    )
+    remote_calls = RemoteCalls(database.calls, artifacts, notifier, call_limits)
+    incoming_calls = IncomingCalls(database.calls, artifacts, notifier, call_limits)
     nodes = NodeRegistry(
         database.nodes,
-        artifacts,
+        database.tokens,
         notifier,
         audit,
-        NodeLimits(
-            ttl_seconds=settings.node_ttl_seconds,
-            # Shorter than a claim, so that a call stops before its run or execution is adopted and restarted.
-            caller_ttl_seconds=settings.claim_seconds * 2 / 3,
-            poll_seconds=settings.poll_seconds,
-            call_seconds=settings.tool_timeout_seconds,
-            max_result_bytes=settings.max_result_bytes,
-        ),
-        tokens=database.tokens,
+        NodeLimits(ttl_seconds=settings.node_ttl_seconds, poll_seconds=settings.poll_seconds),
+        remote=remote_calls,
+        incoming=incoming_calls,
         outputs=outputs,
         secrets=secrets,
     )
@@ -168,6 +174,7 @@ async def open_shared_services(
                 documents=documents,
                 leases=leases,
                 outputs=outputs,
+                incoming_calls=incoming_calls,
                 nodes=nodes,
                 folders=folders,
                 tools=tools,
@@ -177,6 +184,8 @@ async def open_shared_services(
             )
     finally:
         await nodes.close()
+        await incoming_calls.close()
+        await remote_calls.close()
 
 
 def build_services(shared: SharedServices, *, random: Callable[[], float] = random.random) -> Services:
@@ -248,7 +257,7 @@ def build_services(shared: SharedServices, *, random: Callable[[], float] = rand
         boards=shared.boards,
         documents=Documents(shared.documents, audit, max_bytes=settings.max_document_bytes),
         queue=queue,
-        sessions=Sessions(database.sessions, queue, notifier, audit),
+        sessions=Sessions(database.sessions, database.accounts, queue, notifier, audit),
         canvases=shared.library,
         versions=CanvasVersions(
             database.canvas_versions, shared.transactions, shared.assets, shared.library.drafts, audit
@@ -261,6 +270,7 @@ def build_services(shared: SharedServices, *, random: Callable[[], float] = rand
         tails=run_tails,
         threads=tails(THREADS, database.sessions),
         canvas_tails=tails(CANVASES, database.canvases),
+        account_tails=tails(ACCOUNTS, database.accounts),
         readiness=Readiness(database.runs),
         tools=shared.tools,
         invocations=ToolInvocations(shared.tools, audit, floor=parts.limits.floor),

@@ -16,7 +16,7 @@ import socket
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -27,30 +27,17 @@ from easel.errors import BadSettings, Unavailable
 from easel.host.audit.audit import Audit
 from easel.host.audit.chain import ChainProgress, verify
 from easel.host.auth.tokens import Tokens
-from easel.host.ports import (
-    AccountStore,
-    ArtifactStore,
-    AuditStore,
-    BlobStore,
-    BoardStore,
-    CanvasStore,
-    CanvasVersionStore,
-    DeletionStore,
-    DocumentStore,
-    ExecutionStore,
-    NodeStore,
-    Notifier,
-    ReferenceStore,
-    RunStore,
-    SecretStore,
-    SessionStore,
-    SettingStore,
-    SignInStore,
-    SweepClaims,
-    TokenStore,
-)
+from easel.host.ports import BlobStore
 from easel.ids import OWNER
 from easel.settings import Settings
+
+if TYPE_CHECKING:
+    from easel.stores.postgres import PostgresDatabase
+    from easel.stores.sqlite import SqliteDatabase
+    from easel.stores.sqlite.shared_access import SharedSqlite
+
+    Database = PostgresDatabase | SqliteDatabase
+    AdminStore = Database | SharedSqlite  # what commands use beside a running Easel
 
 DATABASE_WAIT_SECONDS = 30.0  # how long a starting process waits for its database
 RETRY_SECONDS = 0.5
@@ -64,80 +51,7 @@ log = structlog.get_logger("easel")
 # -- the database --------------------------------------------------------------------------------------------
 
 
-class AdminStore(Protocol):
-    """The stores that commands use beside a running Easel."""
-
-    @property
-    def tokens(self) -> TokenStore: ...
-
-    @property
-    def settings(self) -> SettingStore: ...
-
-    @property
-    def secrets(self) -> SecretStore: ...
-
-    @property
-    def audit(self) -> AuditStore: ...
-
-    async def is_migrated(self) -> bool: ...
-
-    async def close(self) -> None: ...
-
-
-class Database(AdminStore, Protocol):
-    """All stores of one database, and its notifier."""
-
-    @property
-    def runs(self) -> RunStore: ...
-
-    @property
-    def sessions(self) -> SessionStore: ...
-
-    @property
-    def canvases(self) -> CanvasStore: ...
-
-    @property
-    def canvas_versions(self) -> CanvasVersionStore: ...
-
-    @property
-    def executions(self) -> ExecutionStore: ...
-
-    @property
-    def documents(self) -> DocumentStore: ...
-
-    @property
-    def artifacts(self) -> ArtifactStore: ...
-
-    @property
-    def references(self) -> ReferenceStore: ...
-
-    @property
-    def sweeps(self) -> SweepClaims: ...
-
-    @property
-    def boards(self) -> BoardStore: ...
-
-    @property
-    def deletions(self) -> DeletionStore: ...
-
-    @property
-    def nodes(self) -> NodeStore: ...
-
-    @property
-    def accounts(self) -> AccountStore: ...
-
-    @property
-    def sign_ins(self) -> SignInStore: ...
-
-    @property
-    def notifier(self) -> Notifier: ...
-
-    async def migrate(self) -> list[str]: ...
-
-    async def schema_version(self) -> int: ...
-
-
-async def open_database(settings: Settings, wait_seconds: float = 0.0) -> Database:
+async def open_database(settings: Settings, wait_seconds: float = 0.0) -> "Database":
     """Open the database that the settings name; retry for `wait_seconds`, because it may be starting too.
 
     Raises `BadSettings` if the database is still unavailable after this time.
@@ -160,7 +74,7 @@ async def open_database(settings: Settings, wait_seconds: float = 0.0) -> Databa
 @contextlib.asynccontextmanager
 async def migrated_database(
     settings: Settings, wait_seconds: float = DATABASE_WAIT_SECONDS
-) -> AsyncGenerator[Database]:
+) -> "AsyncGenerator[Database]":
     """Open the database, apply missing migrations, and close it at the end."""
     database = await open_database(settings, wait_seconds)
     try:
@@ -171,7 +85,7 @@ async def migrated_database(
         await database.close()
 
 
-async def _connect(settings: Settings) -> Database:
+async def _connect(settings: Settings) -> "Database":
     """Connect to the database. Only the driver in use is imported."""
     if settings.on_postgres:
         from easel.stores.postgres import open_postgres
@@ -286,7 +200,7 @@ async def verify_audit(settings: Settings, checkpoints: Sequence[str]) -> AsyncG
         await database.close()
 
 
-async def _open_audit(settings: Settings) -> AdminStore:
+async def _open_audit(settings: Settings) -> "AdminStore":
     if settings.on_postgres:
         return await open_database(settings)
     from easel.stores.sqlite.shared_access import SharedSqlite
@@ -300,7 +214,7 @@ async def _open_audit(settings: Settings) -> AdminStore:
 
 
 @contextlib.asynccontextmanager
-async def open_admin_store(settings: Settings) -> AsyncGenerator[AdminStore]:
+async def open_admin_store(settings: Settings) -> "AsyncGenerator[AdminStore]":
     """Open the database, also while an Easel is running on the same SQLite file.
 
     Missing migrations are applied, which needs that no Easel is running.

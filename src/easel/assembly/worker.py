@@ -102,6 +102,7 @@ def build_worker(shared: SharedServices) -> RunWorker:
             *sweeps(shared, retention_seconds),
             *shared.leases.periodics(),
             shared.nodes.periodic(),
+            shared.incoming_calls.periodic(),
             Periodic("sandbox.cleanup", shared.folders.cleanup_seconds, shared.folders.clean_once),
         ],
     )

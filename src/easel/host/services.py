@@ -47,6 +47,7 @@ class Services:
     tails: Tails  # streams of the logs of runs
     threads: Tails  # streams of the threads of sessions
     canvas_tails: Tails
+    account_tails: Tails
     boards: Boards
     artifacts: Artifacts
     readiness: Readiness

@@ -3,15 +3,17 @@
 Owns validation, audit and notifications. Does not know how runs are executed.
 """
 
+import contextlib
 from datetime import datetime
 
 from easel.core.principal import Principal
+from easel.core.session.events import session_change_by
 from easel.core.session.message import StoredMessage
 from easel.core.session.session import Session, require_title
-from easel.core.stream.notifications import CancelRequested, LogDeleted
-from easel.errors import AlreadyExists, BadInput, NotFound, RunFinished
+from easel.core.stream.notifications import AccountAppended, CancelRequested, LogDeleted
+from easel.errors import AlreadyExists, BadInput, NotFound, RunFinished, Unavailable
 from easel.host.audit.audit import Audit
-from easel.host.ports import Notifier, SessionStore
+from easel.host.ports import LogSource, Notifier, SessionStore
 from easel.host.runs.queue import INVALID_SESSION_ID, RunQueue
 from easel.ids import SessionId, is_name, new_session_id, scoped_key
 
@@ -19,8 +21,16 @@ MAX_SEARCH_LENGTH = 200
 
 
 class Sessions:
-    def __init__(self, sessions: SessionStore, queue: RunQueue, notifier: Notifier, audit: Audit) -> None:
+    def __init__(
+        self,
+        sessions: SessionStore,
+        accounts: LogSource,
+        queue: RunQueue,
+        notifier: Notifier,
+        audit: Audit,
+    ) -> None:
         self._sessions = sessions
+        self._accounts = accounts
         self._queue = queue
         self._notifier = notifier
         self._audit = audit
@@ -29,12 +39,14 @@ class Sessions:
         if session_id is not None and not is_name(session_id):
             raise BadInput(problem=INVALID_SESSION_ID)
         name = SessionId(session_id) if session_id is not None else new_session_id()
+        title = require_title(title) if title is not None else None
         session = await self._sessions.create(
-            principal.account_id, name, require_title(title) if title is not None else None
+            principal.account_id, name, title, session_change_by(principal, name)
         )
         if session is None:
             raise AlreadyExists(what="session", id=name)
         await self._audit.record(principal, "session.created", subject=name)
+        await self._notify_account(principal)
         return session
 
     async def get(self, principal: Principal, session_id: str) -> Session:
@@ -52,14 +64,17 @@ class Sessions:
 
     async def rename(self, principal: Principal, session_id: str, title: str) -> Session:
         title = require_title(title)
-        session = await self._sessions.rename(principal.account_id, _to_id(session_id), title)
+        by = session_change_by(principal, session_id)
+        session = await self._sessions.rename(principal.account_id, _to_id(session_id), title, by)
         renamed = _require(session, session_id)
         await self._audit.record(principal, "session.renamed", subject=session_id)
+        await self._notify_account(principal)
         return renamed
 
     async def delete(self, principal: Principal, session_id: str) -> None:
         """Delete a session with its runs, their logs, boards and messages, and notify workers and viewers."""
-        run_ids = await self._sessions.delete(principal.account_id, _to_id(session_id))
+        by = session_change_by(principal, session_id)
+        run_ids = await self._sessions.delete(principal.account_id, _to_id(session_id), by)
         if run_ids is None:
             raise NotFound(what="session", id=session_id)
         await self._audit.record(
@@ -69,6 +84,13 @@ class Sessions:
         for run_id in run_ids:
             self._notifier.notify(CancelRequested(run_id))
             self._notifier.notify(LogDeleted("run", run_id))
+        await self._notify_account(principal)
+
+    async def _notify_account(self, principal: Principal) -> None:
+        """Notify the subscribers of the account's log. Without a notification, a poll is enough."""
+        with contextlib.suppress(Unavailable):
+            for account_id, seq in (await self._accounts.heads([principal.account_id])).items():
+                self._notifier.notify(AccountAppended(account_id, seq))
 
     async def list_messages(
         self, principal: Principal, session_id: str, before: int | None, limit: int

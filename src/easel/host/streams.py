@@ -20,7 +20,9 @@ from easel.core.principal import Principal
 from easel.core.stream.filter import EventFilter
 from easel.core.stream.log import Bounds, LoggedEvent, check_cursor
 from easel.core.stream.notifications import (
+    AccountAppended,
     CanvasAppended,
+    LogAppended,
     LogDeleted,
     Notification,
     RunAppended,
@@ -49,13 +51,14 @@ class LogKind:
     what: str
     is_name: Callable[[str], bool]
     key: Callable[[AccountId, str], str]
-    appended: type[RunAppended] | type[ThreadAppended] | type[CanvasAppended]
+    appended: type[LogAppended]
     is_created_first: bool = True  # False: a log can be watched before its first event exists
 
 
 RUNS = LogKind("run", is_generated_id, lambda _, name: name, RunAppended)
 THREADS = LogKind("session", is_name, scoped_key, ThreadAppended, is_created_first=False)
 CANVASES = LogKind("canvas", is_name, scoped_key, CanvasAppended)
+ACCOUNTS = LogKind("account", is_name, lambda account_id, _: account_id, AccountAppended)
 
 
 class LogTail:

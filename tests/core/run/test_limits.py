@@ -10,7 +10,6 @@ import pytest
 from easel.core.run.conversation import ContextStart, ProviderData, Step, ToolCall, ToolResult, Usage
 from easel.core.run.events import RunEvents
 from easel.core.run.instructions import Instructions, OfferedTool
-from easel.core.run.internal_event import step_events
 from easel.core.run.limits import LoopLimits, check_limits, check_rejections
 from easel.core.run.progress import to_progress
 from easel.errors import RejectionLimit, StepLimit, TokenLimit
@@ -61,41 +60,6 @@ def test_steps_and_tokens_end_the_loop():
 
 
 @rule("CT-39")
-def test_step_becomes_internal_events_of_one_form():
-    call = ToolCall(CallId("call_1"), "canvas_grep", {"lease_id": "lease_1", "query": "x"})
-    answer = ToolResult(
-        CallId("call_1"), "canvas_grep", {"lease_id": "lease_1", "revision_id": "r", "matches": []}
-    )
-    failed = ToolResult(CallId("call_2"), "t", "no", is_error=True)
-    step = Step(
-        "Looking.",
-        (call, ToolCall(CallId("call_2"), "t", {})),
-        (answer, failed),
-        provider_data=ProviderData("anthropic", {"signature": "s"}),
-    )
-    assert [event.to_json() for event in step_events(step)] == [
-        {"role": "assistant", "type": "text", "content": "Looking."},
-        {
-            "role": "assistant",
-            "type": "tool_call",
-            "content": call.args,
-            "tool_name": "canvas_grep",
-            "lease_id": "lease_1",
-        },
-        {"role": "assistant", "type": "tool_call", "content": {}, "tool_name": "t"},
-        {
-            "role": "tool",
-            "type": "tool_result",
-            "content": "",
-            "tool_name": "canvas_grep",
-            "tool_result": answer.value,
-            "revision_id": "r",
-            "lease_id": "lease_1",
-        },
-        {"role": "tool", "type": "tool_error", "content": "", "tool_name": "t", "tool_result": "no"},
-    ]
-
-
 def test_step_is_read_back_from_its_event_with_usage_and_provider_data():
     events = RunEvents(RunId("run_x"), agent_id="main", node_id="tool_loop")
     step = Step(

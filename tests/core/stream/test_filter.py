@@ -6,7 +6,7 @@ from itertools import combinations
 import pytest
 
 from easel.core.stream.envelope import EVENT_TYPES, Stream, Visibility
-from easel.core.stream.filter import CANVAS, CHAT, RUN_STATE, WHOLE_RUN, EventFilter
+from easel.core.stream.filter import ACCOUNT, CANVAS, CHAT, RUN_STATE, WHOLE_RUN, EventFilter
 from easel.core.stream.log import LoggedEvent
 from tests.requirements import case, rule
 
@@ -15,6 +15,7 @@ VIEWS = {
     "run": WHOLE_RUN,
     "state": RUN_STATE,
     "canvas": CANVAS,
+    "account": ACCOUNT,
 }  # /ws/chat, /api/runs/…/events, /sse/run, /sse/canvas
 
 PLACES = {
@@ -44,6 +45,9 @@ PLACES = {
     "canvas.refresh.recovered": ("public", {"canvas"}),
     "canvas.document.changed":  ("public", {"canvas"}),
     "canvas.lease.changed":     ("public", {"canvas"}),
+    "session.created":   ("public",   {"account"}),
+    "session.renamed":   ("public",   {"account"}),
+    "session.removed":   ("public",   {"account"}),
 }  # fmt: skip
 
 
@@ -102,7 +106,7 @@ def test_unknown_event_type_is_never_shown(event_type: str) -> None:
 
 @rule("CC-02")
 def test_each_stream_but_system_has_one_filter() -> None:
-    reserved = [CHAT.streams, RUN_STATE.streams, CANVAS.streams]
+    reserved = [CHAT.streams, RUN_STATE.streams, CANVAS.streams, ACCOUNT.streams]
     assert not any(one & other for one, other in combinations(reserved, 2))
     assert frozenset[Stream]().union(*reserved) == frozenset(Stream) - {Stream.SYSTEM}
     assert WHOLE_RUN.streams == CHAT.streams | RUN_STATE.streams

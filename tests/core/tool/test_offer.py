@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from easel.core.tool.call import CALL_MOVES, LOST, Answer, CallStatus
+from easel.core.call import CALL_MOVES, LOST, Answer, CallStatus
 from easel.core.tool.node import (
     LocalNode,
     check_node_id,

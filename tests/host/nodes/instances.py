@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from easel.core.tool.call import Answer
+from easel.core.call import Answer
 from easel.core.tool.context import ToolContext
 from easel.core.tool.offer import OfferLimits
 from easel.errors import ToolFailed, Unavailable
+from easel.host.calls.incoming_calls import IncomingCalls
+from easel.host.calls.remote_calls import RemoteCallLimits, RemoteCalls
 from easel.host.nodes.registry import NodeLimits, NodeRegistration, NodeRegistry
 from easel.ids import OWNER, CallId, new_connection_id
 from tests.support.principals import THE_OWNER
@@ -24,14 +26,10 @@ if TYPE_CHECKING:
 
 CONTEXT = ToolContext(THE_OWNER, "agent:main:main")
 LIMITS = NodeLimits(
-    ttl_seconds=30,
-    caller_ttl_seconds=30,
-    poll_seconds=0.02,
-    call_seconds=20,
-    max_calls=4,
-    max_nodes=3,
-    max_result_bytes=10_000,
-    offer=OfferLimits(10, 10_000),
+    ttl_seconds=30, poll_seconds=0.02, max_calls=4, max_nodes=3, offer=OfferLimits(10, 10_000)
+)
+CALL_LIMITS = RemoteCallLimits(
+    caller_ttl_seconds=30, poll_seconds=0.02, call_seconds=20, max_result_bytes=10_000
 )
 TOOLS = [{"name": "Echo", "inputSchema": {"type": "object"}}]
 
@@ -57,15 +55,18 @@ class FakeLink:
 
 
 class UnreliableStore:
-    """The real store, except that the methods named in `unavailable` fail."""
+    """The real stores of nodes and calls, except that the methods named in `unavailable` fail."""
 
-    def __init__(self, store: Any) -> None:
-        self._store = store
+    def __init__(self, nodes: Any, calls: Any) -> None:
+        self._nodes = nodes
+        self._calls = calls
         self.unavailable: set[str] = set()
         self.failure_count = 0
 
     def __getattr__(self, name: str) -> Any:
-        return self._fail if name in self.unavailable else getattr(self._store, name)
+        if name in self.unavailable:
+            return self._fail
+        return getattr(self._nodes if hasattr(self._nodes, name) else self._calls, name)
 
     async def _fail(self, *_: Any, **__: Any) -> Any:
         self.failure_count += 1
@@ -104,12 +105,26 @@ def hold_next_call(store: Any, name: str, *, after: bool) -> tuple[asyncio.Event
 
 
 class Instance:
-    def __init__(self, harness: RunHarness, limits: NodeLimits = LIMITS) -> None:
-        self.store: Any = UnreliableStore(harness.database.nodes)
+    def __init__(
+        self, harness: RunHarness, limits: NodeLimits = LIMITS, calls: RemoteCallLimits = CALL_LIMITS
+    ) -> None:
+        self.store: Any = UnreliableStore(harness.database.nodes, harness.database.calls)
         notifier = harness.database.notifier
+        self.remote = RemoteCalls(self.store, harness.artifacts, notifier, calls)
+        self.incoming = IncomingCalls(self.store, harness.artifacts, notifier, calls)
         self.nodes = NodeRegistry(
-            self.store, harness.artifacts, notifier, harness.audit, limits, tokens=harness.database.tokens
+            self.store,
+            harness.database.tokens,
+            notifier,
+            harness.audit,
+            limits,
+            remote=self.remote,
+            incoming=self.incoming,
         )
+
+    async def close(self) -> None:
+        for service in (self.nodes, self.incoming, self.remote):
+            await service.close()
 
     async def connect(
         self, node_id: str = "laptop", tools: Any = TOOLS

@@ -6,9 +6,9 @@ import asyncio
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from easel.core.tool.call import LOST, NOT_SENT
+from easel.core.call import LOST
 from easel.core.tool.node import Node
-from easel.host.nodes.connection import ConnectedNode
+from easel.host.nodes.connection import NOT_CONNECTED, ConnectedNode
 from easel.ids import OWNER, new_connection_id
 from tests.host.nodes.instances import CONTEXT, FakeLink, Instance, failure_of
 from tests.support.waiting import within_timeout
@@ -37,7 +37,7 @@ async def test_disconnect_ends_running_calls_as_lost_and_rejects_later_ones() ->
     await within_timeout(link.invoked.get())
     node.mark_disconnected()
     assert await within_timeout(running) == LOST, "the node may have executed it"
-    assert await within_timeout(node.call("laptop__Echo", {})) is NOT_SENT
+    assert await within_timeout(node.call("laptop__Echo", {})) is NOT_CONNECTED
     assert link.invoked.empty()
     assert link.cancelled.empty(), "nothing is running that could be cancelled"
 

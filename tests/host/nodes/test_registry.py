@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import pytest_asyncio
 
+from easel.core.call import Answer, NewCall
 from easel.core.stream.notifications import CallPending, Notification
-from easel.core.tool.call import Answer, NewCall
 from easel.errors import Forbidden, TooMany, Unavailable
 from easel.host.nodes.registry import NodeLimits, NodeRegistration
 from easel.ids import OWNER, CallId, new_call_id, new_connection_id
 from tests.host.nodes.instances import (
+    CALL_LIMITS,
     LIMITS,
     TOOLS,
     FakeLink,
@@ -32,20 +33,23 @@ from tests.support.waiting import TIMEOUT_SECONDS, wait_for, within_timeout
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from easel.host.calls.remote_calls import RemoteCallLimits
     from tests.host.conftest import RunHarness, TurnableClock
 
 Pair = tuple[Instance, Instance]
 
 
 @contextlib.asynccontextmanager
-async def two_instances(harness: RunHarness, limits: NodeLimits = LIMITS) -> AsyncIterator[Pair]:
+async def two_instances(
+    harness: RunHarness, limits: NodeLimits = LIMITS, calls: RemoteCallLimits = CALL_LIMITS
+) -> AsyncIterator[Pair]:
     """Two instances on one store and one notifier: the node connects to the first, the second calls it."""
-    instances = Instance(harness, limits), Instance(harness, limits)
+    instances = Instance(harness, limits, calls), Instance(harness, limits, calls)
     try:
         yield instances
     finally:
         for instance in instances:
-            await instance.nodes.close()
+            await instance.close()
 
 
 @pytest_asyncio.fixture
@@ -90,13 +94,14 @@ async def test_node_is_not_found_before_it_is_activated(harness: RunHarness) -> 
     assert await instance.nodes.find(OWNER, "laptop__Echo") is None
     instance.nodes.activate(node)
     assert await instance.nodes.find(OWNER, "laptop__Echo") is not None
-    await instance.nodes.close()
+    await instance.close()
 
 
 async def test_call_placed_before_the_node_is_activated_is_taken_when_it_is(harness: RunHarness) -> None:
     """Other instances know a node once it is registered; no poll finds the call here."""
     limits = replace(LIMITS, poll_seconds=600.0, ttl_seconds=1_800.0)
-    async with two_instances(harness, limits) as (holder, caller):
+    calls = replace(CALL_LIMITS, poll_seconds=600.0, caller_ttl_seconds=1_800.0)
+    async with two_instances(harness, limits, calls) as (holder, caller):
         link = FakeLink()
         registration = NodeRegistration(THE_OWNER, "laptop", TOOLS, new_connection_id(), "1", "test")
         node = await holder.nodes.connect(registration, link)
@@ -185,11 +190,11 @@ async def test_call_is_cancelled_at_the_node_after_its_timeout(harness: RunHarne
         timeout_seconds=0.3,
         caller_ttl_seconds=30,
     )
-    assert await harness.database.nodes.place_call(new)
+    assert await harness.database.calls.place_call(new)
     call_id, _, _ = await within_timeout(link.invoked.get())
     assert await within_timeout(link.cancelled.get()) == call_id
     assert not node.finish_call(call_id, Answer("late"))
-    await instance.nodes.close()
+    await instance.close()
 
 
 async def test_unknown_method_of_a_newer_instance_is_answered_with_an_error(harness: RunHarness) -> None:
@@ -198,16 +203,16 @@ async def test_unknown_method_of_a_newer_instance_is_answered_with_an_error(harn
     new = NewCall(
         new_call_id(), OWNER, node.node.connection_id, "tool.dance", "{}", 20, caller_ttl_seconds=30
     )
-    assert await harness.database.nodes.place_call(new)
+    assert await harness.database.calls.place_call(new)
     answers: dict[CallId, str | None] = {}
 
     async def is_answered() -> bool:
-        answers.update(await harness.database.nodes.collect_answers([new.call_id]))
+        answers.update(await harness.database.calls.collect_answers([new.call_id]))
         return bool(answers)
 
     await wait_for(is_answered)
     assert "does not know tool.dance" in str(answers[new.call_id])
-    await instance.nodes.close()
+    await instance.close()
 
 
 @pytest.mark.parametrize("change", ["connects", "disconnects"])
@@ -233,7 +238,7 @@ async def test_list_read_before_a_node_changed_is_not_cached(harness: RunHarness
 async def test_result_over_the_limit_is_not_stored(pair: Pair, harness: RunHarness) -> None:
     holder, caller = pair
     node, link, _ = await holder.connect()
-    largest = "x" * (LIMITS.max_result_bytes - 2)  # with its quotes
+    largest = "x" * (CALL_LIMITS.max_result_bytes - 2)  # with its quotes
     call = asyncio.create_task(caller.use())
     await answer_next(node, link, largest)
     assert await within_timeout(call) == largest
@@ -248,7 +253,7 @@ async def test_result_over_the_limit_is_not_stored(pair: Pair, harness: RunHarne
     [row] = await call_rows(harness)
     assert len(row["answer"]) < 200
     caller.store.unavailable = set()
-    size, limit = LIMITS.max_result_bytes + 1, LIMITS.max_result_bytes
+    size, limit = CALL_LIMITS.max_result_bytes + 1, CALL_LIMITS.max_result_bytes
     assert f"its result of {size} bytes is over the limit of {limit}" in await failure_of(call)
 
 
@@ -358,22 +363,22 @@ async def test_call_of_a_stopped_instance_is_cancelled_at_the_node(pair: Pair, c
     call = asyncio.create_task(caller.use())
     call_id, _, _ = await within_timeout(link.invoked.get())
     for _ in range(4):
-        clock.ahead += LIMITS.caller_ttl_seconds / 3
-        await caller.nodes._remote.renew()
+        clock.ahead += CALL_LIMITS.caller_ttl_seconds / 3
+        await caller.remote.renew()
         await holder.nodes.renew()
-        await holder.nodes.take_calls()
+        await holder.incoming.take()
     assert link.cancelled.empty(), "the caller has renewed it"
     caller.store.unavailable = {
         "collect_answers",
         "renew_calls",
         "cancel_call",
     }  # as if the caller had stopped
-    clock.ahead += LIMITS.caller_ttl_seconds
+    clock.ahead += CALL_LIMITS.caller_ttl_seconds
     await holder.nodes.renew()
     assert await within_timeout(link.cancelled.get()) == call_id
     caller.store.unavailable = set()
     for _ in range(2):
-        await caller.nodes._remote.renew()
+        await caller.remote.renew()
     assert "the call expired" in await failure_of(call), "the caller was only slow, and does not wait forever"
 
 
@@ -381,20 +386,20 @@ async def test_call_of_a_stopped_instance_is_cancelled_at_the_node(pair: Pair, c
 async def test_no_call_expires_because_the_database_was_unavailable(
     harness: RunHarness, clock: TurnableClock
 ) -> None:
-    async with two_instances(harness, replace(LIMITS, call_seconds=600)) as (holder, caller):
+    async with two_instances(harness, calls=replace(CALL_LIMITS, call_seconds=600)) as (holder, caller):
         node, link, _ = await holder.connect()
         call = asyncio.create_task(caller.use())
         call_id, _, _ = await within_timeout(link.invoked.get())
         caller.store.unavailable = {"collect_answers", "renew_calls"}
         holder.store.unavailable = {"take_cancelled"}
         await wait_for(lambda: holder.store.failure_count > 0)
-        clock.ahead += LIMITS.caller_ttl_seconds + 1
+        clock.ahead += CALL_LIMITS.caller_ttl_seconds + 1
         holder.store.unavailable = set()
         await holder.nodes.renew()
-        await holder.nodes.take_calls()
+        await holder.incoming.take()
         assert link.cancelled.empty()
         caller.store.unavailable = set()
-        await caller.nodes._remote.renew()
+        await caller.remote.renew()
         assert node.finish_call(call_id, Answer("done"))
         assert await within_timeout(call) == "done"
 
@@ -403,8 +408,9 @@ async def test_no_call_expires_because_the_database_was_unavailable(
 async def test_call_expires_if_it_is_not_renewed_after_the_database_is_available_again(
     harness: RunHarness, clock: TurnableClock
 ) -> None:
-    limits = replace(LIMITS, ttl_seconds=0.2, caller_ttl_seconds=0.2, call_seconds=600)
-    async with two_instances(harness, limits) as (holder, caller):
+    limits = replace(LIMITS, ttl_seconds=0.2)
+    calls = replace(CALL_LIMITS, caller_ttl_seconds=0.2, call_seconds=600)
+    async with two_instances(harness, limits, calls) as (holder, caller):
         clock.stop()
         _, link, _ = await holder.connect()
         call = asyncio.create_task(caller.use())
@@ -412,7 +418,7 @@ async def test_call_expires_if_it_is_not_renewed_after_the_database_is_available
         caller.store.unavailable = {"collect_answers", "renew_calls", "cancel_call"}  # as if it had stopped
         holder.store.unavailable = {"take_cancelled"}
         await wait_for(lambda: holder.store.failure_count > 0)
-        clock.ahead += limits.caller_ttl_seconds + 1
+        clock.ahead += calls.caller_ttl_seconds + 1
         holder.store.unavailable = set()
         assert await within_timeout(link.cancelled.get()) == call_id
         call.cancel()
@@ -424,8 +430,9 @@ async def test_call_expires_if_it_is_not_renewed_after_the_database_is_available
 async def test_call_and_node_are_renewed_in_the_background_however_rarely_the_store_is_polled(
     harness: RunHarness, clock: TurnableClock
 ) -> None:
-    limits = replace(LIMITS, ttl_seconds=0.06, caller_ttl_seconds=0.06, poll_seconds=600, call_seconds=600)
-    async with two_instances(harness, limits) as (holder, caller):
+    limits = replace(LIMITS, ttl_seconds=0.06, poll_seconds=600)
+    calls = replace(CALL_LIMITS, caller_ttl_seconds=0.06, poll_seconds=600, call_seconds=600)
+    async with two_instances(harness, limits, calls) as (holder, caller):
         clock.stop()
         node, link, _ = await holder.connect()
         renewals = record_calls(caller.store, "renew_calls", lambda: clock.ahead)
@@ -435,7 +442,7 @@ async def test_call_and_node_are_renewed_in_the_background_however_rarely_the_st
         call_id, _, _ = await within_timeout(link.invoked.get())
         async with asyncio.timeout(TIMEOUT_SECONDS):
             for _ in range(4):  # twice the time after which the call would have expired
-                clock.ahead += limits.caller_ttl_seconds / 2
+                clock.ahead += calls.caller_ttl_seconds / 2
                 for done in (renewals, node_renewals, checks):
                     while await done.get() < clock.ahead:
                         pass
@@ -450,8 +457,8 @@ async def test_call_is_renewed_while_another_query_of_the_caller_hangs(
     harness: RunHarness, clock: TurnableClock, method: str
 ) -> None:
     """A slow bucket delays reading answers; a broken connection to the database delays one renewal."""
-    limits = replace(LIMITS, caller_ttl_seconds=0.3)
-    async with two_instances(harness, limits) as (holder, caller):
+    calls = replace(CALL_LIMITS, caller_ttl_seconds=0.3)
+    async with two_instances(harness, calls=calls) as (holder, caller):
         clock.stop()
         node, link, _ = await holder.connect()
         renewals = record_calls(caller.store, "renew_calls", lambda: clock.ahead)
@@ -462,7 +469,7 @@ async def test_call_is_renewed_while_another_query_of_the_caller_hangs(
         await within_timeout(is_held.wait())
         async with asyncio.timeout(TIMEOUT_SECONDS):
             for _ in range(4):
-                clock.ahead += limits.caller_ttl_seconds / 2
+                clock.ahead += calls.caller_ttl_seconds / 2
                 for done in (renewals, checks):
                     while await done.get() < clock.ahead:
                         pass
@@ -489,7 +496,7 @@ async def test_call_whose_answer_is_being_fetched_does_not_expire(pair: Pair) ->
             may_continue.set()
             is_held, may_continue = hold_next_call(caller.store, "collect_answers", after=True)
             await is_held.wait()
-        await caller.nodes._remote.renew()
+        await caller.remote.renew()
         may_continue.set()
         assert await call == "done"
 
@@ -502,7 +509,7 @@ async def test_call_that_is_being_placed_does_not_expire(pair: Pair) -> None:
     call = asyncio.create_task(caller.use())
     await within_timeout(is_held.wait())
     for _ in range(2):
-        await caller.nodes._remote.renew()
+        await caller.remote.renew()
     may_continue.set()
     await answer_next(node, link)
     assert await within_timeout(call) == "done"

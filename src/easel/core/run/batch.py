@@ -64,6 +64,7 @@ class Enqueued:
     thread_seq: int | None = None  # position of the user's message in the thread
     prefers: WorkerId | None = None  # the worker that may claim the run first
     preempted: tuple[CanvasId, ...] = ()  # documents whose lease ended. CT-18
+    account_seq: int | None = None  # position in the account's log, if the run created or titled its session
 
 
 @dataclass(frozen=True, slots=True)

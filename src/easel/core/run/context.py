@@ -14,7 +14,6 @@ from itertools import accumulate
 from typing import Any, cast
 
 from easel.core.run.conversation import STEP_BREAK, Step, ToolCall, ToolResult, Turn, assistant_text
-from easel.core.run.internal_event import step_events
 from easel.core.run.status import Status
 from easel.core.stream.json_text import to_json
 from easel.core.stream.message_text import take_out_runs
@@ -42,10 +41,9 @@ def estimate_tokens(text: str) -> int:
 
 def step_tokens(step: Step) -> int:
     data = step.provider_data
-    tokens = sum(
-        estimate_tokens(_as_text(event.content)) + _value_tokens(event.tool_result)
-        for event in step_events(step)
-    )
+    said = estimate_tokens(step.text) if step.text else 0
+    called = sum(estimate_tokens(_as_text(call.args)) for call in step.calls)
+    tokens = said + called + sum(MESSAGE_TOKENS + _value_tokens(result.value) for result in step.results)
     # An adapter sends its own form of the answer instead of the text, which may be larger.
     return max(tokens, _value_tokens(data.data)) if data else tokens
 

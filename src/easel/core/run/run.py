@@ -4,7 +4,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from easel.core.run.status import Status, is_terminal
+from easel.core.session.events import BY_HOST
 from easel.core.session.message import Message
+from easel.core.stream.envelope import Provenance
 from easel.core.stream.message_text import Marker
 from easel.ids import AccountId, RunId, SessionId, WorkerId
 
@@ -47,6 +49,7 @@ class NewRun:
     question: Message | None = None  # the user's message
     title: str | None = None  # set if the session has no title
     input_attachments: tuple[Marker, ...] = ()
+    by: Provenance = BY_HOST  # who starts the run
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ class Stream(StrEnum):
     NARRATIVE = "narrative"
     STATE = "state"
     VISUALS = "visuals"
+    ACCOUNT = "account"
     SYSTEM = "system"
 
 
@@ -72,6 +73,9 @@ EVENT_TYPES: Mapping[str, EventType] = {
         EventType("canvas.refresh.recovered", _VISUALS, _PUBLIC, payloads.RefreshRecovered),
         EventType("canvas.document.changed", _VISUALS, _PUBLIC, payloads.DocumentChanged),
         EventType("canvas.lease.changed", _VISUALS, _PUBLIC, payloads.LeaseChanged),
+        EventType("session.created", Stream.ACCOUNT, _PUBLIC, payloads.SessionCreated),
+        EventType("session.renamed", Stream.ACCOUNT, _PUBLIC, payloads.SessionRenamed),
+        EventType("session.removed", Stream.ACCOUNT, _PUBLIC, payloads.SessionRemoved),
     )
 }
 

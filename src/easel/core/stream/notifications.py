@@ -31,6 +31,11 @@ class CanvasAppended(_Notification, frozen=True, tag="v"):
     seq: int
 
 
+class AccountAppended(_Notification, frozen=True, tag="a"):
+    key: AccountId
+    seq: int
+
+
 class LogDeleted(_Notification, frozen=True, tag="x"):
     """A log was deleted. `what` is the kind of log, because a session and a canvas may have the same key."""
 
@@ -60,9 +65,9 @@ class NodeChanged(_Notification, frozen=True, tag="n"):
 
 
 class CallPending(_Notification, frozen=True, tag="w"):
-    """A tool call for this connection of a node was added or cancelled."""
+    """A call for this target was added or cancelled."""
 
-    connection_id: str
+    target: str  # the id of its connection
 
 
 class CallAnswered(_Notification, frozen=True, tag="r"):
@@ -85,7 +90,7 @@ class ActionStopped(_Notification, frozen=True, tag="s"):
     event_id: str
 
 
-LogAppended = RunAppended | ThreadAppended | CanvasAppended
+LogAppended = RunAppended | ThreadAppended | CanvasAppended | AccountAppended
 Notification = (
     LogAppended
     | LogDeleted

@@ -331,3 +331,21 @@ class LeaseChanged(CanvasPayload, kw_only=True):
     canvas_epoch: int
     lease: Annotated[LeaseHolder | None, Meta(description="Null: the document is free.")]
     reason: str
+
+
+class SessionChange(StatePayload, kw_only=True):
+    session_id: str
+    key: Annotated[str, Meta(description="The key of the session, `agent:{agentId}:{name}`.")]
+    title: str | None
+
+
+class SessionCreated(SessionChange):
+    """A session was created."""
+
+
+class SessionRenamed(SessionChange):
+    """The title of a session was changed."""
+
+
+class SessionRemoved(SessionChange):
+    """A session was deleted."""

@@ -11,7 +11,7 @@ from typing import Any
 import structlog
 from msgspec import UNSET
 
-from easel.core.tool.call import Answer
+from easel.core.call import Answer
 from easel.edges.decoding import with_warnings
 from easel.edges.gateway import frames
 from easel.edges.gateway.frames import CANCEL, INVOKE

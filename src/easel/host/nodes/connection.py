@@ -13,11 +13,12 @@ from typing import Any
 
 import structlog
 
-from easel.core.tool.call import LOST, NOT_SENT, Answer
+from easel.core.call import LOST, Answer
 from easel.core.tool.node import Node, split_tool_name
 from easel.host.ports import NodeLink
 from easel.ids import AccountId, CallId
 
+NOT_CONNECTED = Answer(error="its node is not connected; the call was not sent.")
 MAX_OUTPUT_LENGTH = 1_048_576  # characters of live output per call; this does not limit the result
 
 OnOutput = Callable[[str], object]
@@ -60,7 +61,7 @@ class ConnectedNode:
         If the caller is cancelled, the call is cancelled at the node too.
         """
         if self._is_disconnected:
-            return NOT_SENT
+            return NOT_CONNECTED
         if len(self._calls) >= self._max_calls:
             return Answer(
                 error=f"the node runs {self._max_calls} calls, which is its limit; try again later."

@@ -1,34 +1,36 @@
 """Tool nodes: machines that connect and offer tools, callable from every instance. CV-03, DESIGN §5
 
 Owns the nodes connected to this instance, the cache of the nodes of other instances, and the route of a call:
-over the node's connection if this instance has it, otherwise by a row in `calls` for the instance that has
-the connection. An instance renews its nodes; when the instance stops, its nodes expire.
+over the node's connection if this instance has it, otherwise as a call to the instance that has it. An
+instance renews its nodes; when the instance stops, its nodes expire.
 """
 
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import structlog
 
+from easel.core.call import NOT_SENT, Answer
 from easel.core.principal import Principal, PrincipalKind
-from easel.core.stream.notifications import CallAnswered, CallPending, NodeChanged, Notification
-from easel.core.tool.call import NOT_SENT, Answer
+from easel.core.stream.notifications import CallAnswered, NodeChanged, Notification
 from easel.core.tool.context import ToolContext
 from easel.core.tool.definition import ToolDefinition
 from easel.core.tool.node import LocalNode, Node, check_node_id, printable_label, split_tool_name
 from easel.core.tool.offer import DEFAULT_LIMITS, OfferLimits, parse_offer
-from easel.errors import Forbidden, NotSignedIn, TooMany, Unavailable
+from easel.errors import Forbidden, NotSignedIn, ToolFailed, TooMany, Unavailable
 from easel.host.actions.live_output import LiveOutputs
 from easel.host.audit.audit import Audit
+from easel.host.calls.incoming_calls import IncomingCalls
+from easel.host.calls.remote_calls import RemoteCalls
 from easel.host.metrics import NODES
-from easel.host.nodes.connection import ConnectedNode
-from easel.host.nodes.incoming_calls import IncomingCalls, result_of
-from easel.host.nodes.remote_calls import RemoteCalls
+from easel.host.nodes.connection import NOT_CONNECTED, ConnectedNode
+from easel.host.nodes.invocation import INVOKE, NodeInvocations, invocation_params
 from easel.host.periodic import Periodic
-from easel.host.ports import ArtifactAccess, NodeLink, NodeStore, Notifier, SecretSource, TokenStore, Tool
+from easel.host.ports import NodeLink, NodeStore, Notifier, SecretSource, TokenStore, Tool
 from easel.host.tools.schema import check_is_schema
 from easel.ids import AccountId, CallId, new_instance_id, scoped_key
 
@@ -42,10 +44,7 @@ log = structlog.get_logger("nodes")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeLimits:
     ttl_seconds: float  # a node expires unless its instance renews it within this time
-    caller_ttl_seconds: float  # a call expires unless its caller renews it within this time
     poll_seconds: float
-    call_seconds: float
-    max_result_bytes: int
     max_calls: int = 64  # running on one node; more would only wait there
     max_nodes: int = 100  # of one user; each costs a connection and a row
     offer: OfferLimits = DEFAULT_LIMITS
@@ -75,12 +74,13 @@ class NodeRegistry:
     def __init__(
         self,
         store: NodeStore,
-        artifacts: ArtifactAccess,
+        tokens: TokenStore,
         notifier: Notifier,
         audit: Audit,
         limits: NodeLimits,
         *,
-        tokens: TokenStore,
+        remote: RemoteCalls,
+        incoming: IncomingCalls,
         outputs: LiveOutputs | None = None,
         secrets: SecretSource | None = None,
     ) -> None:
@@ -94,26 +94,11 @@ class NodeRegistry:
         self._connected: dict[tuple[AccountId, str], ConnectedNode] = {}
         self._cache: dict[AccountId, _CachedNodes] = {}
         self._change_count = 0  # `NodeChanged` received; a query begun before the last one may be stale
-        self._remote = RemoteCalls(
-            store,
-            artifacts,
-            notifier,
-            poll_seconds=limits.poll_seconds,
-            call_seconds=limits.call_seconds,
-            caller_ttl_seconds=limits.caller_ttl_seconds,
-        )
-        self._incoming = IncomingCalls(
-            store,
-            artifacts,
-            notifier,
-            outputs,
-            secrets=secrets,
-            max_result_bytes=limits.max_result_bytes,
-            caller_ttl_seconds=limits.caller_ttl_seconds,
-        )
+        self._remote = remote
+        self._incoming = incoming
+        self._invocations = NodeInvocations(outputs, secrets)
         renew_seconds = limits.ttl_seconds / 3
         self._renewing = Periodic("nodes.renew", renew_seconds, self.renew, delay=renew_seconds)
-        self._taking = Periodic("nodes.take_calls", min(limits.poll_seconds, renew_seconds), self.take_calls)
         self._closing_tasks: set[asyncio.Task[None]] = set()
         notifier.listen(self._on_notification)
 
@@ -144,13 +129,13 @@ class NodeRegistry:
         self, node: Node, name: str, args: Mapping[str, Any], context: ToolContext
     ) -> Answer:
         """Call a tool of a node of another instance. If the node has reconnected, use its new connection."""
-        answer = await self._remote.call(node, name, args, context)
-        if answer is not NOT_SENT:
-            return answer
-        reconnected = (await self._remote_nodes(node.account_id, refresh=True)).get(node.node_id)
-        if reconnected is None or name not in reconnected.tools:
-            return NOT_SENT
-        return await self._remote.call(reconnected, name, args, context)
+        params = invocation_params(name, args, context)
+        answer = await self._remote.call(node.account_id, node.connection_id, INVOKE, params)
+        if answer is NOT_SENT:
+            reconnected = (await self._remote_nodes(node.account_id, refresh=True)).get(node.node_id)
+            if reconnected is not None and name in reconnected.tools:
+                answer = await self._remote.call(node.account_id, reconnected.connection_id, INVOKE, params)
+        return NOT_CONNECTED if answer is NOT_SENT else answer
 
     async def list_nodes(self, principal: Principal) -> list[LocalNode | Node]:
         """Return the machine of this instance, then the user's nodes on all instances."""
@@ -236,8 +221,8 @@ class NodeRegistry:
         NODES.set(len(self._connected))
         self._notify_change(connection.node)
         self._renewing.start()
-        self._taking.start()
-        self._taking.wake()  # other instances may have placed calls since `connect`
+        invoke = partial(self._invocations.invoke, connection)
+        self._incoming.add_target(connection.node.connection_id, {INVOKE: invoke})
 
     async def disconnect(self, registration: NodeRegistration) -> None:
         """Remove a connection that has ended, and end its calls on all instances."""
@@ -247,6 +232,7 @@ class NodeRegistry:
         connection = self._connected.get(key)
         if connection is not None and connection.node.connection_id == connection_id:
             del self._connected[key]
+            self._incoming.remove_target(connection_id)
             connection.mark_disconnected()
             NODES.set(len(self._connected))
             self._audit.record_throttled(principal, "node.disconnected", subject=node_id)
@@ -259,6 +245,7 @@ class NodeRegistry:
         self._notifier.notify(NodeChanged(scoped_key(principal.account_id, node_id), connection_id))
 
     def _replace(self, older: ConnectedNode) -> None:
+        self._incoming.remove_target(older.node.connection_id)
         older.mark_disconnected()
         task = asyncio.create_task(older.link.close_replaced())
         self._closing_tasks.add(task)
@@ -274,30 +261,15 @@ class NodeRegistry:
     # -- between instances -----------------------------------------------------------------------------------
 
     def _on_notification(self, notification: Notification) -> None:
-        match notification:
-            case NodeChanged(key, connection_id):
-                account_id, _, node_id = key.rpartition("/")
-                self._change_count += 1
-                if (cached := self._cache.get(AccountId(account_id))) is not None:
-                    self._cache[AccountId(account_id)] = replace(cached, read_at=LONG_AGO)
-                connection = self._connected.get((AccountId(account_id), node_id))
-                if connection is not None and connection.node.connection_id != connection_id:
-                    self._renewing.wake()  # the node may have connected to another instance
-            case CallPending(connection_id):
-                if connection_id in self._by_connection_id():
-                    self._taking.wake()
-            case CallAnswered():
-                self._remote.on_notification(notification)
-            case _:
-                pass
-
-    def _by_connection_id(self) -> dict[str, ConnectedNode]:
-        return {connection.node.connection_id: connection for connection in self._connected.values()}
-
-    async def take_calls(self) -> None:
-        """Start the calls that other instances placed for nodes connected here, and cancel abandoned ones."""
-        if self._connected:
-            await self._incoming.once(self._by_connection_id())
+        if not isinstance(notification, NodeChanged):
+            return
+        account_id, _, node_id = notification.key.rpartition("/")
+        self._change_count += 1
+        if (cached := self._cache.get(AccountId(account_id))) is not None:
+            self._cache[AccountId(account_id)] = replace(cached, read_at=LONG_AGO)
+        connection = self._connected.get((AccountId(account_id), node_id))
+        if connection is not None and connection.node.connection_id != notification.connection_id:
+            self._renewing.wake()  # the node may have connected to another instance
 
     async def renew(self) -> None:
         """Renew the nodes connected here, and close those that have connected to another instance."""
@@ -322,20 +294,27 @@ class NodeRegistry:
         return self._connected.get(connection.key) is connection
 
     def periodic(self) -> Periodic:
-        """Return the periodic deletion of expired nodes and unfetched answers of stopped instances."""
-        return Periodic("nodes.sweep", SWEEP_SECONDS, self._sweep, delay=SWEEP_SECONDS)
-
-    async def _sweep(self) -> None:
-        await self._store.sweep(SWEEP_SECONDS)
+        """Return the periodic deletion of expired nodes of stopped instances."""
+        return Periodic(
+            "nodes.sweep", SWEEP_SECONDS, lambda: self._store.sweep(SWEEP_SECONDS), delay=SWEEP_SECONDS
+        )
 
     async def close(self) -> None:
         await self._renewing.stop()
-        await self._taking.stop()
         for task in self._closing_tasks:
             task.cancel()
         await asyncio.gather(*self._closing_tasks, return_exceptions=True)
-        await self._incoming.close()
-        await self._remote.close()
+
+
+def _result_of(name: str, answer: Answer) -> Any:
+    """Return the result of a tool, or raise `ToolFailed`."""
+    if answer.is_lost:
+        node_id = split_tool_name(name)[0]
+        reason = f"node {node_id} disconnected before it answered; it may or may not have executed the call."
+        raise ToolFailed(tool=name, reason=reason)
+    if answer.error is not None:
+        raise ToolFailed(tool=name, reason=answer.error)
+    return answer.result
 
 
 def _check_token(bound_to: str | None, node_id: str) -> None:
@@ -354,7 +333,7 @@ class _LocalTool:
 
     async def use(self, args: Mapping[str, Any], context: ToolContext) -> Any:
         name = self.definition.name
-        return result_of(name, await self.connection.call(name, args, context.on_output, context.env))
+        return _result_of(name, await self.connection.call(name, args, context.on_output, context.env))
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,4 +349,4 @@ class _RemoteTool:
     async def use(self, args: Mapping[str, Any], context: ToolContext) -> Any:
         name = self.definition.name
         answer = await self.registry.call_remote(self.node, name, args, context)
-        return result_of(name, answer)
+        return _result_of(name, answer)

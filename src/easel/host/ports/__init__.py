@@ -7,6 +7,7 @@ value, unless a method names an exception.
 from easel.host.ports.artifacts import ArtifactAccess, ArtifactStore, BlobStore, ReferenceStore, SweepClaims
 from easel.host.ports.audit import AuditStore
 from easel.host.ports.auth import AccountStore, SignInStore, TokenStore
+from easel.host.ports.calls import CallStore
 from easel.host.ports.canvases import CanvasStore, CanvasVersionStore
 from easel.host.ports.deletions import DeletionStore
 from easel.host.ports.documents import DocumentStore, Leases, RunLease
@@ -26,6 +27,7 @@ __all__ = [
     "AuditStore",
     "BlobStore",
     "BoardStore",
+    "CallStore",
     "CanvasStore",
     "CanvasVersionStore",
     "DeletionStore",

@@ -6,10 +6,13 @@ from typing import Protocol
 from easel.core.account import Person
 from easel.core.principal import Principal
 from easel.core.token import NewToken, Token
+from easel.host.ports.streams import LogSource
 from easel.ids import AccountId
 
 
-class AccountStore(Protocol):
+class AccountStore(LogSource, Protocol):
+    """Accounts with their logs, and people. The log of an account is found under its id."""
+
     async def find_person(self, account_id: AccountId) -> Person | None:
         """Return the person whose account this is, unless the account is disabled."""
         ...

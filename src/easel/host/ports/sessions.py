@@ -3,16 +3,20 @@
 from datetime import datetime
 from typing import Protocol
 
+from easel.core.session.events import BY_HOST
 from easel.core.session.message import StoredMessage
 from easel.core.session.session import Session
+from easel.core.stream.envelope import Provenance
 from easel.host.ports.streams import LogSource
 from easel.ids import AccountId, RunId, SessionId
 
 
 class SessionStore(LogSource, Protocol):
-    """Sessions, their messages and their threads."""
+    """Sessions, their messages and their threads. Each change is appended to the log of the account."""
 
-    async def create(self, account_id: AccountId, session_id: SessionId, title: str | None) -> Session | None:
+    async def create(
+        self, account_id: AccountId, session_id: SessionId, title: str | None, by: Provenance = BY_HOST
+    ) -> Session | None:
         """Create a session. Returns None if the id is taken.
 
         If a deleted session of this id is not purged yet, it is purged first.
@@ -27,9 +31,13 @@ class SessionStore(LogSource, Protocol):
         """Return sessions whose title or id contains `search`, latest message first."""
         ...
 
-    async def rename(self, account_id: AccountId, session_id: SessionId, title: str) -> Session | None: ...
+    async def rename(
+        self, account_id: AccountId, session_id: SessionId, title: str, by: Provenance = BY_HOST
+    ) -> Session | None: ...
 
-    async def delete(self, account_id: AccountId, session_id: SessionId) -> list[RunId] | None:
+    async def delete(
+        self, account_id: AccountId, session_id: SessionId, by: Provenance = BY_HOST
+    ) -> list[RunId] | None:
         """Delete a session with its runs and messages. Their rows are purged later, see `DeletionStore`.
 
         The active run loses its claim. Returns the ids of the runs that had not ended, or None if there is no

@@ -14,11 +14,18 @@ from easel.core.run.conversation import Usage
 from easel.core.run.events import RunEvents, message_of_unstarted_run
 from easel.core.run.run import NewRun, Run
 from easel.core.run.status import Status
+from easel.core.session.events import session_change_by
 from easel.core.session.message import Message, message, question
 from easel.core.session.session import make_title
 from easel.core.stream.envelope import Envelope
 from easel.core.stream.message_text import take_out_runs
-from easel.core.stream.notifications import CancelRequested, RunAppended, RunReady, ThreadAppended
+from easel.core.stream.notifications import (
+    AccountAppended,
+    CancelRequested,
+    RunAppended,
+    RunReady,
+    ThreadAppended,
+)
 from easel.errors import BadInput, NotFound, RunFinished, TooLarge, Unavailable
 from easel.host.audit.audit import Audit
 from easel.host.canvas_heads import notify_canvases
@@ -68,6 +75,8 @@ class RunQueue:
                 self._notifier.notify(
                     ThreadAppended(scoped_key(principal.account_id, session_id), enqueued.thread_seq)
                 )
+            if enqueued.account_seq is not None:
+                self._notifier.notify(AccountAppended(principal.account_id, enqueued.account_seq))
             await notify_canvases(self._canvases, self._notifier, principal.account_id, enqueued.preempted)
         return enqueued.run
 
@@ -94,6 +103,7 @@ class RunQueue:
             question(run_id, light),
             make_title(text),
             light.attachments,
+            session_change_by(principal, run_id),
         )
 
     async def get(self, principal: Principal, run_id: str) -> Run:

@@ -14,9 +14,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from easel.core.call import Answer
 from easel.core.secret.mask import ACTIVE, MaskedStream, SecretMask
 from easel.core.stream.json_text import to_json
-from easel.core.tool.call import Answer
 from easel.core.tool.context import UsedSecrets
 from easel.core.tool.definition import X_SECRETS, ToolDefinition
 from easel.core.values.references import set_argument

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from easel.stores.nouns.accounts import SqlAccounts
 from easel.stores.nouns.artifacts import SqlArtifacts
+from easel.stores.nouns.calls import SqlCalls
 from easel.stores.nouns.canvas_versions import SqlCanvasVersions
 from easel.stores.nouns.deletions import SqlDeletions
 from easel.stores.nouns.executions import SqlExecutions
@@ -33,5 +34,6 @@ class NounStores:
         self.references = SqlReferences(statements("references"))
         self.canvas_versions = SqlCanvasVersions(statements("canvas_versions"))
         self.executions = SqlExecutions(statements("executions"))
+        self.calls = SqlCalls(statements("calls"))
         self.nodes = SqlNodes(statements("nodes"))
         self.sweeps = SqlSweeps(statements("sweeps"))

@@ -1,17 +1,12 @@
-"""Tool nodes, and calls to tool nodes from other instances. The rules are in the statements of `nodes.sql`.
-
-SQLite serves one process, to which every node is connected, so calls between instances do not occur there.
-"""
+"""Tool nodes, and the loss of the calls to a connection that ends. The rules are in the statements."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
 import msgspec
 
 from easel.core.stream.json_text import to_json
-from easel.core.tool.call import NewCall, TakenCall
 from easel.core.tool.definition import ToolDefinition
 from easel.core.tool.node import Node, RegisteredNode
 from easel.ids import AccountId, CallId
@@ -21,8 +16,6 @@ from easel.stores.nouns.statements import Row, Statements, Steps
 class SqlNodes:
     def __init__(self, statements: Statements) -> None:
         self._sql = statements
-
-    # -- connections -----------------------------------------------------------------------------------------
 
     async def register(self, node: Node, *, seconds: float, max_nodes: int) -> RegisteredNode | None:
         return await self._sql.transaction(_register({**_columns(node), "seconds": seconds}, max_nodes))
@@ -42,37 +35,7 @@ class SqlNodes:
         rows = await self._sql.rows("list_nodes", account_id=account_id)
         return [_to_node(row) for row in rows]
 
-    # -- calls -----------------------------------------------------------------------------------------------
-
-    async def place_call(self, new: NewCall) -> bool:
-        return bool(await self._sql.rows("place_call", **asdict(new)))
-
-    async def take_calls(self, targets: Sequence[str]) -> list[TakenCall]:
-        return [TakenCall(**row) for row in await self._sql.rows("take_calls", targets=list(targets))]
-
-    async def save_answer(self, call_id: CallId, target: str, answer: str) -> bool:
-        return bool(await self._sql.rows("answer_call", call_id=call_id, target=target, answer=answer))
-
-    async def cancel_call(self, account_id: AccountId, call_id: CallId) -> str | None:
-        if await self._sql.row("delete_call", account_id=account_id, call_id=call_id):
-            return None
-        row = await self._sql.row("cancel_call", account_id=account_id, call_id=call_id)
-        return row["target"] if row else None
-
-    async def renew_calls(self, call_ids: Sequence[CallId], seconds: float) -> set[CallId]:
-        return set(_call_ids(await self._sql.rows("renew_calls", call_ids=list(call_ids), seconds=seconds)))
-
-    async def take_cancelled(self, targets: Sequence[str], *, include_expired: bool) -> list[CallId]:
-        return _call_ids(
-            await self._sql.rows("take_cancelled_calls", targets=list(targets), unheard=include_expired)
-        )
-
-    async def collect_answers(self, call_ids: Sequence[CallId]) -> dict[CallId, str | None]:
-        rows = await self._sql.rows("collect_answers", call_ids=list(call_ids))
-        return {CallId(row["call_id"]): row["answer"] for row in rows}
-
     async def sweep(self, older_than_seconds: float) -> None:
-        await self._sql.rows("sweep_calls", seconds=older_than_seconds)
         await self._sql.rows("sweep_nodes", seconds=older_than_seconds)
 
 

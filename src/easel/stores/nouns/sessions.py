@@ -3,8 +3,10 @@
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
+from easel.core.session.events import BY_HOST, CREATED, REMOVED, RENAMED, session_event
 from easel.core.session.message import StoredMessage
 from easel.core.session.session import Session
+from easel.core.stream.envelope import Provenance
 from easel.core.stream.json_text import to_json
 from easel.core.stream.log import LAST_CURSOR, Bounds, LoggedEvent
 from easel.ids import AccountId, RunId, SessionId, scoped_key
@@ -12,22 +14,27 @@ from easel.stores.nouns.deletions import SqlDeletions
 from easel.stores.nouns.statements import Statements, Steps
 from easel.stores.rows.runs import search_pattern, split_key, to_events, to_message, to_session
 
+Listed = Mapping[str, str | None]  # the ids and the title of a session
+
 
 class SqlSessions:
     def __init__(self, statements: Statements, deletions: SqlDeletions) -> None:
         self._sql = statements
         self._deletions = deletions
 
-    async def create(self, account_id: AccountId, session_id: SessionId, title: str | None) -> Session | None:
-        arguments = {"account_id": account_id, "session_id": session_id, "title": title}
-        created = await self._session("create_session", **arguments)
+    async def create(
+        self, account_id: AccountId, session_id: SessionId, title: str | None, by: Provenance = BY_HOST
+    ) -> Session | None:
+        listed = {"account_id": account_id, "session_id": session_id, "title": title}
+        created = await self._sql.transaction(_change("create_session", CREATED, listed, by))
         if created is None:  # it exists, or is deleted and not purged yet, perhaps just purged by a worker
             await self._deletions.finish_session(account_id, session_id)
-            created = await self._session("create_session", **arguments)
+            created = await self._sql.transaction(_change("create_session", CREATED, listed, by))
         return created
 
     async def get(self, account_id: AccountId, session_id: SessionId) -> Session | None:
-        return await self._session("get_session", account_id=account_id, session_id=session_id)
+        row = await self._sql.row("get_session", account_id=account_id, session_id=session_id)
+        return to_session(row) if row else None
 
     async def list_sessions(
         self, account_id: AccountId, *, search: str, before: tuple[datetime, SessionId] | None, limit: int
@@ -43,13 +50,16 @@ class SqlSessions:
         )
         return [to_session(row) for row in rows]
 
-    async def rename(self, account_id: AccountId, session_id: SessionId, title: str) -> Session | None:
-        return await self._session(
-            "rename_session", account_id=account_id, session_id=session_id, title=title
-        )
+    async def rename(
+        self, account_id: AccountId, session_id: SessionId, title: str, by: Provenance = BY_HOST
+    ) -> Session | None:
+        listed = {"account_id": account_id, "session_id": session_id, "title": title}
+        return await self._sql.transaction(_change("rename_session", RENAMED, listed, by))
 
-    async def delete(self, account_id: AccountId, session_id: SessionId) -> list[RunId] | None:
-        return await self._sql.transaction(_delete({"account_id": account_id, "session_id": session_id}))
+    async def delete(
+        self, account_id: AccountId, session_id: SessionId, by: Provenance = BY_HOST
+    ) -> list[RunId] | None:
+        return await self._sql.transaction(_delete({"account_id": account_id, "session_id": session_id}, by))
 
     async def list_messages(
         self, account_id: AccountId, session_id: SessionId, *, before: int | None, limit: int
@@ -78,15 +88,30 @@ class SqlSessions:
         )
         return to_events(row.values() for row in rows)
 
-    async def _session(self, name: str, /, **arguments: str | None) -> Session | None:
-        row = await self._sql.row(name, **arguments)
-        return to_session(row) if row else None
+
+def append_event(event_type: str, listed: Listed, by: Provenance) -> Steps[int]:
+    """Append a change of a session to the log of its account. Returns the position."""
+    event = session_event(event_type, str(listed["session_id"]), listed["title"], by)
+    rows = yield (
+        "append_account_event",
+        {"account_id": listed["account_id"], "event_type": event.type, "payload": event.json},
+    )
+    return rows[0]["seq"]
 
 
-def _delete(ids: Mapping[str, str]) -> Steps[list[RunId] | None]:
+def _change(name: str, event_type: str, listed: Listed, by: Provenance) -> Steps[Session | None]:
+    rows = yield name, listed
+    if not rows:
+        return None
+    yield from append_event(event_type, listed, by)
+    return to_session(rows[0])
+
+
+def _delete(ids: Mapping[str, str], by: Provenance) -> Steps[list[RunId] | None]:
     if not (yield "lock_session", ids):
         return None
     runs = yield "unfinished_run_ids", ids
     yield "end_active_run", ids
-    yield "mark_session", ids
+    [marked] = yield "mark_session", ids
+    yield from append_event(REMOVED, {**ids, "title": marked["title"]}, by)
     return [RunId(row["run_id"]) for row in runs]

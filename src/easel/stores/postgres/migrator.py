@@ -1,14 +1,11 @@
 """Migrations of a Postgres database, by one instance at a time and beside the statements of the others.
 
-Owns the lock between instances, the retries, and how an index is built. A migration is one transaction with a
-short `lock_timeout`, so that a statement that waits behind it never waits long. A file that begins with
-`-- easel: no-transaction` has only index statements, which are executed one by one outside a transaction;
-they can be repeated, so an interrupted migration is completed by the next start.
+Owns the lock between instances and the retries. A migration is one transaction with a short `lock_timeout`,
+so that a statement that waits behind it never waits long.
 """
 
 import asyncio
 import contextlib
-import re
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -29,8 +26,7 @@ log = structlog.get_logger("migrations")
 
 MIGRATION_LOCK = 0x45A5E1  # key of the advisory lock: an arbitrary number, the same for all instances
 POLL_SECONDS = 0.2
-# How long an instance waits for the migrations of another; and how long one statement may take. Building an
-# index of a large table takes minutes.
+# How long an instance waits for the migrations of another; and how long one migration may take.
 MAX_WAIT_SECONDS = 3600.0
 MAX_STATEMENT_SECONDS = 3600.0
 # A statement that waits for a table lock delays all later statements on that table, so it gives up soon and
@@ -42,15 +38,9 @@ PATIENT_EVERY = 4
 MIN_RETRY_SECONDS, MAX_RETRY_SECONDS = 0.25, 5.0
 MAX_LOCK_SECONDS = 300.0  # for all attempts of one migration
 
-_NO_TRANSACTION = "-- easel: no-transaction\n"
-_INDEX_STATEMENT = re.compile(
-    r"(?:create (?:unique )?index concurrently if not exists|drop index concurrently if exists) (\w+)\b"
-)
 _SET_LOCK_TIMEOUT = """
 select set_config('lock_timeout', ($1::int + case when $2::bool then setting::int else 0 end)::text, true)
   from pg_settings where name = 'deadlock_timeout'"""  # in milliseconds
-_IS_INVALID = """
-select exists (select 1 from pg_index where indexrelid = to_regclass($1) and not indisvalid)"""
 
 
 async def apply_missing_migrations(connection: "Connection") -> list[str]:
@@ -86,11 +76,7 @@ async def _read_ledger(connection: "AnyConnection") -> list[dict[str, Any]]:
 
 @contextlib.asynccontextmanager
 async def _migration_lock(connection: "Connection") -> AsyncGenerator[None]:
-    """Hold the advisory lock of this connection.
-
-    Poll for it: a statement that waits has a snapshot, and `create index concurrently` of the instance that
-    holds the lock would wait until that snapshot is gone.
-    """
+    """Hold the advisory lock of this connection. Poll for it, so that the wait ends."""
     now = asyncio.get_running_loop().time
     deadline = now() + MAX_WAIT_SECONDS
     while not await connection.fetchval("select pg_try_advisory_lock($1)", MIGRATION_LOCK):
@@ -121,49 +107,12 @@ async def _retry_while_locked(migration: Migration, apply: Callable[[bool], Awai
 
 
 async def _apply(connection: "Connection", migration: Migration, *, is_patient: bool) -> None:
-    if migration.sql.startswith(_NO_TRANSACTION):
-        for index, statement in index_statements(migration):
-            await _change_index(connection, index, statement)
-        await _record(connection, migration)
-        return
     async with connection.transaction():
         await connection.execute(_SET_LOCK_TIMEOUT, round(LOCK_TIMEOUT_SECONDS * 1000), is_patient)
         await connection.execute(migration.sql, timeout=MAX_STATEMENT_SECONDS)
-        await _record(connection, migration)
-
-
-async def _record(connection: "Connection", migration: Migration) -> None:
-    await connection.execute(
-        "insert into schema_migrations (version, name, checksum) values ($1, $2, $3)",
-        migration.version,
-        migration.name,
-        migration.checksum,
-    )
-
-
-def index_statements(migration: Migration) -> list[tuple[str, str]]:
-    """Return index name and statement of each statement of a migration without a transaction.
-
-    Raises `ValueError` for a statement that is not of the two forms that can be repeated.
-    """
-    lines = [line for line in migration.sql.splitlines() if not line.lstrip().startswith("--")]
-    statements = [" ".join(piece.split()) for piece in "\n".join(lines).split(";")]
-    found = [(_INDEX_STATEMENT.match(statement), statement) for statement in statements if statement]
-    for match, statement in found:
-        if match is None:
-            raise ValueError(
-                f"Migration {migration.version:04} has no transaction and must consist of `create index"
-                f" concurrently if not exists` and `drop index concurrently if exists`: {statement[:60]!r}"
-            )
-    return [(match[1], statement) for match, statement in found if match]
-
-
-async def _change_index(connection: "Connection", index: str, statement: str) -> None:
-    """Create or drop an index. An invalid one, left by an interrupted attempt, is dropped before.
-
-    Has no `lock_timeout`: its locks do not conflict with reads and writes, and it waits for every transaction
-    that is older than itself.
-    """
-    if await connection.fetchval(_IS_INVALID, index):
-        await connection.execute(f"drop index concurrently if exists {index}", timeout=MAX_STATEMENT_SECONDS)
-    await connection.execute(statement, timeout=MAX_STATEMENT_SECONDS)
+        await connection.execute(
+            "insert into schema_migrations (version, name, checksum) values ($1, $2, $3)",
+            migration.version,
+            migration.name,
+            migration.checksum,
+        )

@@ -5,6 +5,7 @@ from typing import Any
 
 from easel.core.run.batch import Batch, thread_positions
 from easel.core.run.run import NewRun
+from easel.core.session.events import CREATED, session_event
 from easel.core.session.message import Message
 from easel.core.stream.envelope import Envelope
 from easel.stores.rows.documents import ENDED_BY_MESSAGE
@@ -22,6 +23,7 @@ def enqueue_arguments(new: NewRun) -> dict[str, Any]:
         "request_digest": new.request_digest,
         "input_attachments": to_stored_attachments(new.input_attachments),
         "title": new.title,
+        "session_event": session_event(CREATED, new.session_id, new.title, new.by).json,
         "ended_lease": ENDED_BY_MESSAGE.json,
         **_question_arguments(new.question),
     }

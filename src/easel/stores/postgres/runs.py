@@ -8,23 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 import asyncpg
 
-from easel.core.run.batch import Appended, Batch, CancelAnswer, Enqueued, QueueDepth
+from easel.core.run.batch import Appended, Batch, CancelAnswer, Enqueued
 from easel.core.run.run import Claim, NewRun, Run
-from easel.core.run.status import Status, is_terminal
+from easel.core.run.status import Status
 from easel.core.session.message import Message
 from easel.core.stream.envelope import Envelope
-from easel.core.stream.log import LAST_CURSOR, Bounds, LoggedEvent
 from easel.errors import IdempotencyConflict, Unavailable
-from easel.ids import AccountId, RunId, SessionId, WorkerId
+from easel.ids import AccountId, RunId, WorkerId
 from easel.stores import named_sql
 from easel.stores.nouns.documents import report_drafts
-from easel.stores.nouns.turns import SqlTurns
+from easel.stores.nouns.runs import SqlRuns
 from easel.stores.postgres.batcher import SKIPPED, AppendBatcher, Skipped
 from easel.stores.postgres.documents import SQL as DOCUMENTS_SQL
 from easel.stores.postgres.documents import preempt_run
 from easel.stores.postgres.run_arguments import append_arguments, closing_arguments, enqueue_arguments
 from easel.stores.postgres.statements import PostgresStatements, run_steps
-from easel.stores.rows.runs import from_stored_attachments, list_statement, to_events, to_run
+from easel.stores.rows.runs import from_stored_attachments, to_run
 
 if TYPE_CHECKING:
     from easel.stores.postgres.database import Connection, PostgresDatabase
@@ -38,9 +37,9 @@ PRUNE_BATCH_SIZE = 500  # runs per call of `prune`
 MAX_TRIMMED_EVENTS = 5_000  # per transaction, so that the session is locked only briefly
 
 
-class PostgresRuns(SqlTurns):
+class PostgresRuns(SqlRuns):
     def __init__(self, database: "PostgresDatabase") -> None:
-        super().__init__(PostgresStatements(database, "turns"))
+        super().__init__(PostgresStatements(database, "runs", "turns"))
         self._database = database
         self._appends = AppendBatcher(
             self._append_all,
@@ -73,6 +72,7 @@ class PostgresRuns(SqlTurns):
                     thread_seq=thread_seq,
                     prefers=row["preferred_worker"],
                     preempted=tuple(row["preempted"] or ()),
+                    account_seq=row["account_seq"],
                 )
             await self._database.deletions.finish_session(new.account_id, new.session_id)
         raise Unavailable(what="The session")
@@ -86,29 +86,6 @@ class PostgresRuns(SqlTurns):
         if row["request_digest"] != new.request_digest:
             raise IdempotencyConflict(what="idempotency key", key=new.idempotency_key)
         return Enqueued(to_run(row), is_new=False)
-
-    async def get(self, account_id: AccountId, run_id: RunId) -> Run | None:
-        row = await self._database.row(SQL["get_run"], account_id=account_id, run_id=run_id)
-        return to_run(row) if row else None
-
-    async def list_runs(
-        self,
-        account_id: AccountId,
-        *,
-        session_id: SessionId | None,
-        statuses: Sequence[Status],
-        before: int | None,
-        limit: int,
-    ) -> list[Run]:
-        rows = await self._database.rows(
-            SQL[list_statement(session_id, statuses)],
-            account_id=account_id,
-            session_id=session_id,
-            statuses=[status.value for status in statuses],
-            before=LAST_CURSOR if before is None else before,
-            limit=limit,
-        )
-        return [to_run(row) for row in rows]
 
     async def request_cancel(
         self,
@@ -216,12 +193,6 @@ class PostgresRuns(SqlTurns):
         )
         return {RunId(row["run_id"]): row["cancel_requested"] for row in rows}
 
-    async def requested_cancels(self, worker_id: WorkerId) -> set[RunId]:
-        return {
-            RunId(row["run_id"])
-            for row in await self._database.rows(SQL["requested_cancels"], worker_id=worker_id)
-        }
-
     async def append(self, batch: Batch) -> Appended | None:
         if batch.hidden or batch.reported:
             return await self._append_report(batch)
@@ -309,29 +280,6 @@ class PostgresRuns(SqlTurns):
             else None
         )
 
-    async def release_claim(self, claim: Claim) -> bool:
-        row = await self._database.row(
-            SQL["release_claim"], run_id=claim.run_id, worker_id=claim.worker_id, attempt=claim.attempt
-        )
-        return row is not None
-
-    async def bounds(self, account_id: AccountId, run_id: RunId) -> Bounds | None:
-        row = await self._database.row(SQL["log_bounds"], account_id=account_id, run_id=run_id)
-        return Bounds(row["oldest_seq"], row["last_seq"], is_terminal(Status(row["status"]))) if row else None
-
-    async def heads(self, run_ids: Sequence[RunId]) -> dict[RunId, int]:
-        return {
-            RunId(row["run_id"]): row["last_seq"]
-            for row in await self._database.rows(SQL["log_heads"], run_ids=list(run_ids))
-        }
-
-    async def events_after(self, run_id: RunId, cursor: int, limit: int) -> list[LoggedEvent]:
-        rows = await self._database.rows(SQL["events_after"], run_id=run_id, cursor=cursor, limit=limit)
-        return to_events(rows)
-
-    async def queue_depth(self) -> QueueDepth:
-        return QueueDepth(**await self._database.row(SQL["queue_depth"]))
-
     async def prune(self, older_than_seconds: float) -> list[RunId]:
         while old := await self._database.rows(
             SQL["list_prunable_runs"], seconds=older_than_seconds, limit=PRUNE_BATCH_SIZE
@@ -360,9 +308,6 @@ class PostgresRuns(SqlTurns):
             trimmed += done
             run_ids = run_ids.difference(row["run_id"] for row in done)
         return trimmed
-
-    async def probe(self) -> None:
-        await self._database.row(SQL["probe"])
 
 
 async def _fetch(connection: "Connection", name: str, **arguments: Any) -> list[Any]:

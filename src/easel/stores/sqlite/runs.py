@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from easel.core.run.batch import Appended, Batch, CancelAnswer, Enqueued, QueueDepth
+from easel.core.run.batch import Appended, Batch, CancelAnswer, Enqueued
 from easel.core.run.run import Claim, NewRun, Run
-from easel.core.run.status import Status, is_terminal
+from easel.core.run.status import Status
+from easel.core.session.events import CREATED, RENAMED
 from easel.core.session.message import Message
 from easel.core.stream.envelope import Envelope
-from easel.core.stream.log import LAST_CURSOR, Bounds, LoggedEvent
 from easel.errors import IdempotencyConflict, Unavailable
-from easel.ids import AccountId, CanvasId, RunId, SessionId, WorkerId
-from easel.stores.nouns.turns import SqlTurns
+from easel.ids import AccountId, CanvasId, RunId, WorkerId
+from easel.stores import named_sql
+from easel.stores.nouns.runs import SqlRuns
+from easel.stores.nouns.sessions import append_event
 from easel.stores.rows.runs import (
     event_columns,
     from_stored_attachments,
-    list_statement,
-    to_events,
     to_run,
     to_stored_attachments,
 )
@@ -45,13 +45,14 @@ from easel.stores.sqlite.times import microseconds, to_datetime
 if TYPE_CHECKING:
     from easel.stores.sqlite.database import SqliteDatabase
 
+SESSIONS_SQL = named_sql.load("sqlite", "sessions")
 MAX_ENQUEUE_ATTEMPTS = 5  # while other requests delete the session
 PRUNE_BATCH_SIZE = 500  # runs per call of `prune`
 
 
-class SqliteRuns(SqlTurns):
+class SqliteRuns(SqlRuns):
     def __init__(self, database: "SqliteDatabase") -> None:
-        super().__init__(SqliteStatements(database, "turns"))
+        super().__init__(SqliteStatements(database, "runs", "turns"))
         self._database = database
 
     async def enqueue(self, new: NewRun) -> Enqueued:
@@ -61,29 +62,6 @@ class SqliteRuns(SqlTurns):
                 return enqueued
             await self._database.deletions.finish_session(new.account_id, new.session_id)
         raise Unavailable(what="The session")
-
-    async def get(self, account_id: AccountId, run_id: RunId) -> Run | None:
-        row = await self._read_row("get_run", account_id=account_id, run_id=run_id)
-        return _run(row) if row else None
-
-    async def list_runs(
-        self,
-        account_id: AccountId,
-        *,
-        session_id: SessionId | None,
-        statuses: Sequence[Status],
-        before: int | None,
-        limit: int,
-    ) -> list[Run]:
-        rows = await self._read(
-            list_statement(session_id, statuses),
-            account_id=account_id,
-            session_id=session_id,
-            statuses=_json([status.value for status in statuses]),
-            before=LAST_CURSOR if before is None else before,
-            limit=limit,
-        )
-        return [_run(row) for row in rows]
 
     async def request_cancel(
         self,
@@ -184,9 +162,6 @@ class SqliteRuns(SqlTurns):
 
         return await self._database.write(work)
 
-    async def requested_cancels(self, worker_id: WorkerId) -> set[RunId]:
-        return {RunId(row["run_id"]) for row in await self._read("requested_cancels", worker_id=worker_id)}
-
     async def append(self, batch: Batch) -> Appended | None:
         return await self._database.write(
             lambda connection: run_log.append(
@@ -198,43 +173,15 @@ class SqliteRuns(SqlTurns):
             )
         )
 
-    async def release_claim(self, claim: Claim) -> bool:
-        return await self._database.write(
-            lambda connection: fetch_one(connection, "release_claim", **fence_arguments(claim)) is not None
-        )
-
-    async def bounds(self, account_id: AccountId, run_id: RunId) -> Bounds | None:
-        row = await self._read_row("log_bounds", account_id=account_id, run_id=run_id)
-        return Bounds(row["oldest_seq"], row["last_seq"], is_terminal(Status(row["status"]))) if row else None
-
-    async def heads(self, run_ids: Sequence[RunId]) -> dict[RunId, int]:
-        return {
-            RunId(row["run_id"]): row["last_seq"]
-            for row in await self._read("log_heads", run_ids=_json(run_ids))
-        }
-
-    async def events_after(self, run_id: RunId, cursor: int, limit: int) -> list[LoggedEvent]:
-        rows = await self._read("events_after", run_id=run_id, cursor=cursor, limit=limit)
-        return to_events(rows, to_datetime)
-
-    async def queue_depth(self) -> QueueDepth:
-        return QueueDepth(**dict((await self._read("queue_depth"))[0]))
-
     async def prune(self, older_than_seconds: float) -> list[RunId]:
-        old = await self._read(
-            "list_prunable_runs",
-            before=self._now() - microseconds(older_than_seconds),
-            limit=PRUNE_BATCH_SIZE,
-        )
+        before = self._now() - microseconds(older_than_seconds)
+        old = await self._sql.rows("list_prunable_runs", before=before, limit=PRUNE_BATCH_SIZE)
         remaining = run_ids = [RunId(row["run_id"]) for row in old]
         while remaining:
             remaining = await self._database.write(
                 lambda connection, to_trim=remaining: run_log.trim_logs(connection, to_trim)
             )
         return run_ids
-
-    async def probe(self) -> None:
-        await self._database.write(lambda connection: fetch_one(connection, "probe", now=self._now()))
 
     def _now(self) -> int:
         return self._database.clock()
@@ -243,12 +190,6 @@ class SqliteRuns(SqlTurns):
         """Return the time of the clock of claims, and the expiry of a claim that is made or renewed now."""
         lease_now = self._database.lease_clock()
         return {"lease_now": lease_now, "until": lease_now + microseconds(seconds)}
-
-    async def _read(self, name: str, **arguments: Any) -> list[Row]:
-        return await self._database.read(lambda connection: fetch_all(connection, name, **arguments))
-
-    async def _read_row(self, name: str, **arguments: Any) -> Row | None:
-        return next(iter(await self._read(name, **arguments)), None)
 
 
 def _enqueue(connection: sqlite3.Connection, new: NewRun, now: int) -> Enqueued | None:
@@ -264,16 +205,18 @@ def _enqueue(connection: sqlite3.Connection, new: NewRun, now: int) -> Enqueued 
         fetch_all(connection, "release_key", account_id=new.account_id, idempotency_key=new.idempotency_key)
     key = run_key(new)
     question = new.question
-    session = fetch_one(
-        connection,
-        "open_session",
-        now=now,
-        title=new.title,
-        spoken=len(question.deltas) + 1 if question else 0,
-        **key,
-    )
+    spoken = len(question.deltas) + 1 if question else 0
+    listed = {"account_id": new.account_id, "session_id": new.session_id, "title": new.title}
+    account_seq: int | None = None
+    session = fetch_one(connection, "continue_session", now=now, spoken=spoken, **key)
     if session is None:
-        return None
+        session = fetch_one(connection, "open_session", now=now, title=new.title, spoken=spoken, **key)
+        if session is None:
+            return None
+        account_seq = run_steps(connection, SESSIONS_SQL, append_event(CREATED, listed, new.by), now)
+    elif session["title"] is None and new.title is not None:
+        fetch_all(connection, "title_session", **listed)
+        account_seq = run_steps(connection, SESSIONS_SQL, append_event(RENAMED, listed, new.by), now)
     has_turn = bool(session["has_turn"])
     numbers = fetch_all(connection, "take_numbers", arrivals=1, turns=int(has_turn))[0]
     stored = fetch_all(
@@ -293,14 +236,21 @@ def _enqueue(connection: sqlite3.Connection, new: NewRun, now: int) -> Enqueued 
     )
     prefers: WorkerId | None = stored[0]["preferred_worker"]
     if question is None:
-        return Enqueued(_run(stored[0]), is_new=True, prefers=prefers)
+        return Enqueued(_run(stored[0]), is_new=True, prefers=prefers, account_seq=account_seq)
     preempt = preempt_leases(new.account_id, new.session_id, of_run=None, by_run=new.run_id, reason="message")
     preempted = run_steps(connection, DOCUMENTS_SQL, preempt, now)
     thread_seq: int = session["last_thread_seq"]
     run_log.add_question_deltas(connection, new, question, thread_seq, now)
     run_log.add_message(connection, new, question, thread_seq, now)
     run_log.add_references(connection, new, question.refers_to)
-    return Enqueued(_run(stored[0]), is_new=True, thread_seq=thread_seq, prefers=prefers, preempted=preempted)
+    return Enqueued(
+        _run(stored[0]),
+        is_new=True,
+        thread_seq=thread_seq,
+        prefers=prefers,
+        preempted=preempted,
+        account_seq=account_seq,
+    )
 
 
 class Closing(NamedTuple):

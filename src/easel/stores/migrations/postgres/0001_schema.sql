@@ -21,6 +21,15 @@ create index accounts_deleted_idx on accounts(deleted_at) where deleted_at is no
 insert into accounts (account_id, kind, name) values ('owner', 'person', 'owner');
 insert into people (user_id, is_operator) values ('owner', true);
 
+-- The log of an account: its sessions, created, renamed and removed. Only the newest events are kept.
+create table account_events (
+  account_id text not null references accounts(account_id) on delete cascade,
+  seq bigint not null, event_type text not null,
+  visibility text not null constraint visibility_is_known check (visibility in ('public', 'internal')),
+  payload jsonb not null, created_at timestamptz not null default now(),
+  primary key (account_id, seq)
+);
+
 -- Tokens that authenticate a principal. Only the digest of a token is stored.
 create table tokens (
   token_id text primary key,
@@ -598,6 +607,21 @@ begin
     ended := ended || leased.canvas_id;
   end loop;
   return ended;
+end $$;
+
+-- Append an event to the log of an account and delete the one that is too old. Returns its number.
+-- A function, because it is called by the statement that enqueues a run: the number is read after the lock.
+create function append_account_event(to_account text, new_type text, event text)
+returns bigint language plpgsql as $$
+declare
+  next_seq bigint;
+begin
+  perform from accounts where account_id = to_account for no key update;
+  select coalesce(max(seq), 0) + 1 into next_seq from account_events where account_id = to_account;
+  insert into account_events (account_id, seq, event_type, visibility, payload, created_at)
+  values (to_account, next_seq, new_type, 'public', event::jsonb, clock_timestamp());
+  delete from account_events where account_id = to_account and seq <= next_seq - 1000;
+  return next_seq;
 end $$;
 
 -- Pin statistics whose real values can lead to a plan that reads a whole log or a whole table. Trimmed logs

@@ -19,6 +19,18 @@ create index accounts_deleted_idx on accounts(deleted_at) where deleted_at is no
 insert into accounts (account_id, kind, name) values ('owner', 'person', 'owner');
 insert into people (user_id, is_operator) values ('owner', true);
 
+create table account_events (
+  account_id text not null references accounts(account_id) on delete cascade,
+  seq integer not null, event_type text not null,
+  visibility text not null constraint visibility_is_known check (visibility in ('public', 'internal')),
+  payload text not null constraint payload_is_json check (json_valid(payload)),
+  created_at integer not null,
+  primary key (account_id, seq)
+) strict, without rowid;
+create trigger account_log_is_bounded after insert on account_events begin
+  delete from account_events where account_id = new.account_id and seq <= new.seq - 1000;
+end;
+
 create table tokens (
   token_id text not null primary key,
   account_id text not null references accounts(account_id) on delete cascade,

@@ -59,7 +59,7 @@ update runs set status = 'cancelled', finished_at = clock_timestamp(), lease_unt
 -- later.
 update sessions set deleted_at = clock_timestamp(), active_run_id = null
  where account_id = :account_id and session_id = :session_id and deleted_at is null
-returning session_id;
+returning title;
 
 -- name: list_messages
 -- List the newest messages before a position in the thread, newest first.

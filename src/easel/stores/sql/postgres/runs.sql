@@ -13,6 +13,8 @@
 -- A long message has deltas, which precede it in the thread. Their `seq` is 0 or less, before the run's log,
 -- so that only the thread shows them.
 -- The message ends the leases of the session's runs. CT-18
+-- If this creates or titles the session, it appends to the log of the account. The title was missing if it is
+-- missing in the statement's snapshot, which is read only if the title is now that of this run.
 with ended as (
   select coalesce(max(last_thread_seq), 0) as seq from ended_threads
    where account_id = :account_id and session_id = :session_id
@@ -22,7 +24,10 @@ with ended as (
          title = coalesce(title, :title),
          last_thread_seq = last_thread_seq + :spoken::int
    where account_id = :account_id and session_id = :session_id and deleted_at is null
-  returning active_run_id = :run_id as has_turn, last_thread_seq, last_worker_id
+  returning active_run_id = :run_id as has_turn, last_thread_seq, last_worker_id,
+            case when title = :title and (select s.title is null from sessions s
+                                           where s.account_id = :account_id and s.session_id = :session_id)
+                 then 'session.renamed' end as event_type
 ), created as (
   insert into sessions (account_id, session_id, active_run_id, title, oldest_thread_seq, last_thread_seq)
   select :account_id, :session_id, :run_id, :title, ended.seq + 1,
@@ -30,7 +35,7 @@ with ended as (
     from ended
    where not exists (select 1 from sessions where account_id = :account_id and session_id = :session_id)
   on conflict do nothing
-  returning true as has_turn, last_thread_seq, last_worker_id
+  returning true as has_turn, last_thread_seq, last_worker_id, 'session.created'
 ), place as (
   select * from continued union all select * from created
 ), queued as (
@@ -62,7 +67,9 @@ with ended as (
 )
 select queued.*, place.last_thread_seq as thread_seq,
        case when :message_id is not null
-            then end_leases(:account_id, :session_id, null, :run_id, :ended_lease::text) end as preempted
+            then end_leases(:account_id, :session_id, null, :run_id, :ended_lease::text) end as preempted,
+       case when event_type is not null
+            then append_account_event(:account_id, event_type, :session_event::text) end as account_seq
   from queued, place;
 
 -- name: run_by_key

@@ -3,21 +3,29 @@
 (select s.deleted_at is null from sessions s
   where s.account_id = runs.account_id and s.session_id = runs.session_id);
 
+-- name: continue_session
+-- The run gets the turn of its session if no other run has it; its message gets the next position in the
+-- thread. Returns the last worker of the session, or no row if there is no such session. RX-31, SB-12
+update sessions
+   set active_run_id = coalesce(active_run_id, :run_id), last_message_at = :now,
+       last_thread_seq = last_thread_seq + :spoken
+ where account_id = :account_id and session_id = :session_id and deleted_at is null
+returning active_run_id = :run_id as has_turn, last_thread_seq, last_worker_id, title;
+
+-- name: title_session
+-- Store the title of a session that has none.
+update sessions set title = :title where account_id = :account_id and session_id = :session_id;
+
 -- name: open_session
--- Create the session if needed. The run gets the turn if no other run has it; its message gets the next
--- position in the thread. Returns the last worker of the session, or no row if the session is deleted and
--- not purged yet. RX-31, SB-12
+-- Create a session whose first run has the turn. The thread continues after that of a deleted session of the
+-- same id. Returns no row if the session is deleted and not purged yet. RS-34
 insert into sessions (account_id, session_id, active_run_id, title, oldest_thread_seq, last_thread_seq,
                       created_at, last_message_at)
 select :account_id, :session_id, :run_id, :title, coalesce(max(last_thread_seq), 0) + 1,
        coalesce(max(last_thread_seq), 0) + :spoken, :now, :now
   from ended_threads where account_id = :account_id and session_id = :session_id
-on conflict (account_id, session_id) do update
-  set active_run_id = coalesce(sessions.active_run_id, excluded.active_run_id),
-      last_message_at = excluded.last_message_at, title = coalesce(sessions.title, excluded.title),
-      last_thread_seq = sessions.last_thread_seq + :spoken
-  where sessions.deleted_at is null
-returning active_run_id = :run_id as has_turn, last_thread_seq, last_worker_id;
+on conflict do nothing
+returning true as has_turn, last_thread_seq, last_worker_id;
 
 -- name: add_message
 -- Store a message at its position in the thread.

@@ -8,3 +8,10 @@ select
    and (:search = '' or matches(title, :search) or matches(session_id, :search))
  order by last_message_at desc, session_id desc
  limit :limit;
+
+-- name: append_account_event
+-- Append an event to the log of the account, in the transaction of the change.
+insert into account_events (account_id, seq, event_type, visibility, payload, created_at)
+select :account_id, coalesce(max(seq), 0) + 1, :event_type, 'public', :payload, :now
+  from account_events where account_id = :account_id
+returning seq;

@@ -1,8 +1,8 @@
-"""A call across instances: the tool's node is connected to another instance than the caller. DESIGN §5
+"""A call across instances: its target is connected to another instance than the caller. DESIGN §5
 
-Owns the lifecycle of a call's row and the stored form of an answer. The target of a call is one connection:
-when the connection ends, the call is lost, even if the node reconnects. A call is answered once. The instance
-that made the call fetches the answer, which deletes the row.
+Owns the lifecycle of a call's row and the stored form of an answer. The target of a call is one connection of
+a node or a client: when the connection ends, the call is lost, even if the same node connects again. A call
+is answered once. The instance that made the call fetches the answer, which deletes the row.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ class CallStatus(StrEnum):
 
 
 class CallMove(StrEnum):
-    TAKE = "take"  # the instance that has the connection sends the call to the node
+    TAKE = "take"  # the instance that has the connection sends the call to the target
     ANSWER = "answer"
     LOSE = "lose"  # the connection has ended
 
@@ -37,7 +37,7 @@ CALL_MOVES: Mapping[CallStatus, Mapping[CallMove, CallStatus]] = {
 class NewCall:
     call_id: CallId
     account_id: AccountId
-    target: str  # the id of the node's connection
+    target: str  # the id of the connection
     method: str
     params: str  # JSON, with large values offloaded to artifacts
     timeout_seconds: float
@@ -75,6 +75,6 @@ class Answer:
 LOST = Answer(is_lost=True)
 EXPIRED = Answer(
     error="the call expired: this instance did not renew it in time, or its answer was lost; "
-    "the node may or may not have executed it."
+    "its target may or may not have executed it."
 )
-NOT_SENT = Answer(error="its node is not connected; the call was not sent.")
+NOT_SENT = Answer(error="its target is not connected; the call was not sent.")

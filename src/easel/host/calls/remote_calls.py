@@ -1,37 +1,42 @@
-"""Calls to nodes of other instances: each is a durable row that the other instance answers once. DESIGN §5
+"""Calls to targets of other instances: each is a durable row that the other instance answers once. DESIGN §5
 
-Owns the caller's side. One query fetches the answers of all pending calls, when a notification arrives and
-otherwise once per poll. A cancelled call is cancelled at the node; so are the calls of an instance that stops
-renewing them.
+A target is a connection of a node or of a client, under its id. Owns the caller's side: one query fetches the
+answers of all pending calls, when a notification arrives and otherwise once per poll. A cancelled call is
+cancelled at its target; so are the calls of an instance that stops renewing them.
 """
 
 import asyncio
 import contextlib
 from collections.abc import Coroutine, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 import structlog
 
+from easel.core.call import EXPIRED, LOST, NOT_SENT, Answer, NewCall
 from easel.core.stream.json_text import to_json
-from easel.core.stream.notifications import CallAnswered, CallPending
+from easel.core.stream.notifications import CallAnswered, CallPending, Notification
 from easel.core.stream.payload_limit import offload_large_values
-from easel.core.tool.call import EXPIRED, LOST, NOT_SENT, Answer, NewCall
-from easel.core.tool.context import ToolContext
-from easel.core.tool.node import Node, split_tool_name
 from easel.errors import HostError, Unavailable
 from easel.host.artifacts.artifacts import restore
 from easel.host.periodic import Periodic
-from easel.host.ports import ArtifactAccess, NodeStore, Notifier
+from easel.host.ports import ArtifactAccess, CallStore, Notifier
 from easel.ids import AccountId, CallId, new_call_id
 
-INVOKE = "tool.invoke"
 # The interval between renewals and the timeout of each are TTL / RENEWALS_PER_TTL. So a call does not expire
 # if two renewals in a row time out.
 RENEWALS_PER_TTL = 6
 
-log = structlog.get_logger("nodes")
+log = structlog.get_logger("calls")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteCallLimits:
+    caller_ttl_seconds: float  # a call expires unless its caller renews it within this time
+    poll_seconds: float
+    call_seconds: float
+    max_result_bytes: int
 
 
 @dataclass(slots=True)
@@ -48,49 +53,36 @@ class _PendingCall:
 
 class RemoteCalls:
     def __init__(
-        self,
-        store: NodeStore,
-        artifacts: ArtifactAccess,
-        notifier: Notifier,
-        *,
-        poll_seconds: float,
-        call_seconds: float,
-        caller_ttl_seconds: float,
+        self, store: CallStore, artifacts: ArtifactAccess, notifier: Notifier, limits: RemoteCallLimits
     ) -> None:
         self._store = store
         self._artifacts = artifacts
         self._notifier = notifier
-        self._call_seconds = call_seconds
-        self._ttl_seconds = caller_ttl_seconds
+        self._limits = limits
         self._pending: dict[CallId, _PendingCall] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._renewal_seconds = caller_ttl_seconds / RENEWALS_PER_TTL
-        self._collecting = Periodic("nodes.collect_answers", poll_seconds, self.collect)
+        self._renewal_seconds = limits.caller_ttl_seconds / RENEWALS_PER_TTL
+        self._collecting = Periodic("calls.collect_answers", limits.poll_seconds, self.collect)
         # Separate from `_collecting`: an answer that is slow to read must not delay a renewal.
         self._renewing = Periodic(
-            "nodes.renew_calls", self._renewal_seconds, self._renew_in_time, delay=self._renewal_seconds
+            "calls.renew", self._renewal_seconds, self._renew_in_time, delay=self._renewal_seconds
         )
+        notifier.listen(self._on_notification)
 
-    async def call(self, node: Node, name: str, args: Mapping[str, Any], context: ToolContext) -> Answer:
-        """Call a tool and return its answer.
-
-        The instance that has the node writes live output to the log of the watched execution, and
-        resolves the secrets: the row has their names only. RS-66
-        """
-        params: dict[str, Any] = {"tool": split_tool_name(name)[1], "args": args}
-        if context.watched is not None:
-            params["watched"] = asdict(context.watched)
-        params |= context.secrets.to_stored()
+    async def call(
+        self, account_id: AccountId, target: str, method: str, params: Mapping[str, Any]
+    ) -> Answer:
+        """Call a method of a target and return its answer."""
         new = NewCall(
             new_call_id(),
-            node.account_id,
-            node.connection_id,
-            INVOKE,
-            await offload_to_json(self._artifacts, node.account_id, params),
-            self._call_seconds,
-            self._ttl_seconds,
+            account_id,
+            target,
+            method,
+            await offload_to_json(self._artifacts, account_id, params),
+            self._limits.call_seconds,
+            self._limits.caller_ttl_seconds,
         )
-        pending = _PendingCall(node.account_id, asyncio.get_running_loop().create_future())
+        pending = _PendingCall(account_id, asyncio.get_running_loop().create_future())
         self._pending[new.call_id] = pending
         # In a separate task: if the caller is cancelled now, `_cancel` must wait until the row is written
         # before it can cancel the call.
@@ -99,7 +91,7 @@ class RemoteCalls:
             if not await asyncio.shield(placing):
                 return NOT_SENT
             pending.has_row = True
-            self._notifier.notify(CallPending(node.connection_id))
+            self._notifier.notify(CallPending(target))
             self._collecting.start()
             self._renewing.start()
             return await pending.answer
@@ -109,8 +101,8 @@ class RemoteCalls:
         finally:
             del self._pending[new.call_id]
 
-    def on_notification(self, notification: CallAnswered) -> None:
-        if notification.call_id in self._pending:
+    def _on_notification(self, notification: Notification) -> None:
+        if isinstance(notification, CallAnswered) and notification.call_id in self._pending:
             self._collecting.wake()
 
     async def collect(self) -> int:
@@ -132,7 +124,8 @@ class RemoteCalls:
             for call_id, pending in self._pending.items()
             if pending.has_row and not pending.answer.done()
         }
-        renewed = await self._store.renew_calls(list(placed), self._ttl_seconds) if placed else set[CallId]()
+        ttl_seconds = self._limits.caller_ttl_seconds
+        renewed = await self._store.renew_calls(list(placed), ttl_seconds) if placed else set[CallId]()
         for call_id, pending in placed.items():
             pending.missing_count = 0 if call_id in renewed else pending.missing_count + 1
             # A row that is missing once may have been deleted by a `collect` in progress.
@@ -150,7 +143,7 @@ class RemoteCalls:
             async with asyncio.timeout(self._renewal_seconds):
                 await self.renew()
         except TimeoutError:
-            log.warning("nodes.renewal_timed_out", calls=len(self._pending))
+            log.warning("calls.renewal_timed_out", calls=len(self._pending))
 
     async def _cancel(self, new: NewCall, placing: "asyncio.Task[bool]") -> None:
         await asyncio.gather(placing, return_exceptions=True)
@@ -162,7 +155,7 @@ class RemoteCalls:
         try:
             return Answer.from_stored(await restore(self._artifacts, account_id, msgspec.json.decode(stored)))
         except HostError as problem:
-            return Answer(error=f"the node answered, but the answer cannot be read: {problem.message}")
+            return Answer(error=f"it was answered, but the answer cannot be read: {problem.message}")
 
     def _spawn(self, work: Coroutine[Any, Any, Any]) -> "asyncio.Task[Any]":
         task = asyncio.create_task(work)
