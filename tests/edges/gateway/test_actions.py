@@ -202,7 +202,7 @@ async def test_actions_over_http_behave_the_same(
     }
     canvas = await CanvasClient.create(
         action_client,
-        actions | {"deny": call_tool("test__Once")},
+        actions | {"deny": call_tool("test__Strict")},
         allow=[*(action["tool"] for action in actions.values())],
     )
 
