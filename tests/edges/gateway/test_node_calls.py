@@ -346,22 +346,3 @@ async def test_node_that_reconnects_to_another_instance_replaces_its_connection(
                 call = call_tool(two_instances, f"{name}__New", {"at": at}, at=at)
                 await newer.echo_next_call()
                 assert await call == {"at": at}
-
-
-async def test_call_to_a_stale_connection_is_repeated_on_the_new_one(two_instances: LiveEasel) -> None:
-    """The cached connection has ended: the call was not sent, so it can be sent again."""
-    name = new_session()
-    nodes: Any = two_instances.instances[1].services.nodes
-    async with NodePeer.connected(two_instances, name):
-        await wait_for(lambda: _knows(two_instances, 1, f"{name}__Echo"))
-        stale = nodes._cache.copy()
-        async with NodePeer.connected(two_instances, name) as again:
-            await wait_for(lambda: _is_invalidated(nodes, stale))
-            nodes._cache.update(stale)
-            call = call_tool(two_instances, f"{name}__Echo", {"n": 1}, at=1)
-            await again.echo_next_call()
-            assert await call == {"n": 1}
-
-
-async def _is_invalidated(nodes: Any, stale: dict[Any, Any]) -> bool:
-    return all(nodes._cache[user] is not cached for user, cached in stale.items())
