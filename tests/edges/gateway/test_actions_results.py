@@ -1,4 +1,4 @@
-"""Results and errors of actions: plain data, without secrets, complete for the caller, offloaded in tables."""
+"""Results and errors of actions: plain data without secrets, whole for the caller, offloaded in tables."""
 
 from __future__ import annotations
 

@@ -405,6 +405,19 @@ def test_exception_in_a_run_shows_no_internal_details_to_the_user(
         assert details["reference"] in failing.view(run_id)["error_message"], "it identifies the record"
 
 
+@case("P6")
+@pytest.mark.parametrize(
+    "message", ["fail", script({"call": "probe__Fail", "args": {}})], ids=["the model", "a tool"]
+)
+def test_failure_message_is_redacted(failing: LiveEasel, message: str) -> None:
+    session = new_session()
+    run_id = failing.finish(message, session)
+    for what, text in all_responses(failing, run_id, session).items():
+        assert KEY not in text, what
+    assert "key" in failing.stream(run_id).text, "the reason stays readable"
+    assert KEY not in json.dumps(failing.sql("select record from audit"))
+
+
 @rule("CC-05")
 @case("P6")
 def test_exception_in_a_route_shows_only_a_reference_to_the_client(failing: LiveEasel) -> None:
