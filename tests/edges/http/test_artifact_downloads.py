@@ -222,6 +222,13 @@ def test_every_type_is_served_safely_whatever_was_declared(small_easel: LiveEase
                 check_safe(small_easel.get(store_artifact(small_easel, content, declared)))
 
 
+def test_other_responses_have_the_policy_of_pages(small_easel: LiveEasel) -> None:
+    for path in ("/", "/api/tools", "/api/artifacts/none"):
+        [policy] = small_easel.get(path).headers.get_list("content-security-policy")
+        assert "default-src 'none'" in policy
+        assert "frame-ancestors 'none'" in policy
+
+
 # --- corrupt blobs ------------------------------------------------------------------------------------------
 
 

@@ -49,7 +49,9 @@ def test_run_is_stored_before_the_response(easel: LiveEasel) -> None:
 
 
 @rule("RX-31")
-def test_any_message_text_is_stored_as_sent(easel: LiveEasel) -> None:
+def test_any_message_text_and_plain_session_name_is_stored_as_sent(easel: LiveEasel) -> None:
+    for name in ("a", "A.b_c:d-9", "agent:main:x", "9" * 128):
+        assert easel.view(easel.start("noop", name))["session_id"] == name
     message = (
         "line\r\nline\ttab \u2028 e\u0301 \U0001f469\u200d\U0001f680 \x01\x7f \ufeff {{input.x}} <img "
         "onerror=1> \\u0000 %00"
