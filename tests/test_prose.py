@@ -9,6 +9,7 @@ judge a sentence: the reviewer does.
 from __future__ import annotations
 
 import ast
+import functools
 import io
 import re
 import tokenize
@@ -51,10 +52,15 @@ LIMITS = {
 MAX_MARKED_TEST_NAMES = 0.002
 
 
+@functools.cache
+def parse(source: str) -> ast.Module:
+    return ast.parse(source)
+
+
 def python_prose(source: str) -> Iterator[str]:
     """Yield docstrings, comments and the texts of error messages."""
     documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parse(source)):
         if isinstance(node, documented) and (text := ast.get_docstring(node)):
             yield text
         elif isinstance(node, ast.keyword) and node.arg in MESSAGE_ARGUMENTS:
@@ -98,7 +104,7 @@ def files(folder: str, suffix: str) -> list[Path]:
 def odd_names(source: str) -> list[str]:
     """Return functions named by a bare participle and constants named by a superlative."""
     odd: list[str] = []
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parse(source)):
         match node:
             case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) if PARTICIPLES.fullmatch(name):
                 odd.append(name)
@@ -110,7 +116,7 @@ def odd_names(source: str) -> list[str]:
 
 
 def function_names(source: str) -> Iterator[str]:
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parse(source)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield node.name
 

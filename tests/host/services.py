@@ -4,7 +4,9 @@ instances do.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import json
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -101,6 +103,15 @@ class HostServices:
             for event in events
             if not types or event.type in types
         ]
+
+    async def audited(self, action: str) -> list[dict[str, Any]]:
+        """Return the details of the newest audit records of this action, with those noted just now."""
+        await asyncio.sleep(0)
+        await self.harness.audit.close()  # all that was noted is stored then
+        found = await self.harness.database.audit.list_records(
+            action=action, storage_class=None, since=None, until=None, before=None, limit=10
+        )
+        return [json.loads(link.record)["details"] for link in found]
 
     async def close(self) -> None:
         await self.refresh.stop()

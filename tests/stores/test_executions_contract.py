@@ -16,6 +16,7 @@ from easel.core.action.execution import (
     Execution,
     ExecutionChange,
     ExecutionStatus,
+    PendingLimit,
     StaleTransition,
     Transition,
 )
@@ -23,6 +24,7 @@ from easel.core.action.output import OutputChunk, append_output
 from easel.core.canvas.canvas import CanvasSnapshot, NewCanvas
 from easel.core.canvas.events import CanvasEvents
 from easel.core.stream.payload_limit import offload_large_values
+from easel.errors import TooMany
 from easel.ids import OWNER, AccountId, CanvasId, new_event_id
 from tests.requirements import case, rule
 from tests.stores.harness import CONSTRAINT_ERRORS, Store, new_run
@@ -265,6 +267,33 @@ async def test_concurrent_confirmations_start_the_execution_once(
     assert sorted(type(end).__name__ for end in ends) == ["NoneType"] + ["StaleTransition"] * 19
     assert (await get_execution(actions, execution)).owner_id == f"ins_{ends.index(None)}"
     assert (await get_canvas(canvases))[2] == 3
+
+
+@rule("CV-22", "RS-13")
+async def test_confirmations_of_a_canvas_are_limited_until_they_are_answered_or_expire(
+    canvases: CanvasStore, store: Store
+) -> None:
+    """So that no page can flood a person, also with concurrent requests."""
+    await create_canvas(canvases)
+    await create_canvas(canvases, "other")
+
+    async def ask(count: int, canvas_id: str = NAME) -> list[Execution]:
+        """Ask `count` times. Returns the executions that were stored."""
+        asked = [new_execution(ExecutionStatus.ASKED, canvas_id=CanvasId(canvas_id)) for _ in range(count)]
+        limited = [Transition(one, pending_limit=PendingLimit(3, LEASE)) for one in asked]
+        tries = [store_transition(canvases, one) for one in limited]
+        ends = await asyncio.gather(*tries, return_exceptions=True)
+        assert {type(end) for end in ends} <= {type(None), TooMany}
+        return [one for one, end in zip(asked, ends, strict=True) if end is None]
+
+    stored = await ask(9)
+    assert (len(stored), len(await ask(1)), len(await ask(4, "other"))) == (3, 0, 3)
+    assert (await get_canvas(canvases))[2] == 1 + 3, "no event of a refused one is logged"
+    await store_transition(canvases, confirm_transition(stored[0]))
+    await store_transition(canvases, confirm_transition(stored[1], status=ExecutionStatus.REFUSED))
+    assert len(await ask(3)) == 2
+    await store.sql(f"update executions set created_at = {store.ago(LEASE + 1)} where canvas_id = '{NAME}'")
+    assert len(await ask(4)) == 3
 
 
 @rule("CV-23", "CV-42")

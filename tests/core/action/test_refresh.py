@@ -91,3 +91,5 @@ def test_refresh_does_not_run_after_its_action_came_to_need_confirmation() -> No
     for rules in (changed, replace(RULES, floor=Confirm.ALWAYS)):
         with pytest.raises(Forbidden, match=r"a person must confirm `act`, so a refresh cannot run it\.$"):
             start(snapshot, "act", rules, is_attended=False)
+    with pytest.raises(BadInput, match=r"by a person on this server \(EASEL_APPROVAL_MODE\)"):
+        check_templates(parse_spec(snapshot.canvas.spec), TOOLS, floor=Confirm.ALWAYS)

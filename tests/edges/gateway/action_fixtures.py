@@ -106,10 +106,6 @@ class Gate:
         if not opened.done():
             opened.set_result(result)
 
-    def is_entered(self, name: str) -> bool:
-        with self._lock:
-            return name in self._entered and self._entered[name].done()
-
 
 class ControlledTools:
     """The tools of one Easel, each with its recorded calls."""
@@ -121,10 +117,7 @@ class ControlledTools:
         self.problems: dict[str, BaseException] = {}  # the error of test__Fail, by name
         self.read = self._tool("Read", self._echo, read_only=True)
         self.act = self._tool("Act", self._echo)
-        self.destroy = self._tool("Destroy", self._echo, read_only=True, destructive=True)
-        self.once = self._tool("Once", self._echo, idempotent=True)
         self.hold = self._tool("Gate", self.gate.wait, read_only=True)
-        self.stubborn = self._tool("Stubborn", self._stubborn, read_only=True)
         self.give = self._tool("Give", self._give, read_only=True)
         self.fail = self._tool("Fail", self._fail, read_only=True)
         self.bash = self._tool("Bash", self._bash, schema=SHELL)
@@ -135,32 +128,13 @@ class ControlledTools:
             "additionalProperties": False,
         }
         self.strict = self._tool("Strict", self._echo, schema=strict, read_only=True)
-        self.tools = [
-            self.read,
-            self.act,
-            self.destroy,
-            self.once,
-            self.hold,
-            self.stubborn,
-            self.give,
-            self.fail,
-            self.bash,
-            self.strict,
-        ]
+        self.tools = [self.read, self.act, self.hold, self.give, self.fail, self.bash, self.strict]
 
     def _tool(self, name: str, work: Any, *, schema: dict[str, Any] = ANY, **hints: bool) -> TestTool:
         return TestTool(ToolDefinition(f"test__{name}", name, schema, **hints), work)
 
     async def _echo(self, args: Mapping[str, Any], context: ToolContext) -> Any:
         return dict(args)
-
-    async def _stubborn(self, args: Mapping[str, Any], context: ToolContext) -> Any:
-        """Ignore the cancellation and return a result anyway."""
-        while True:
-            try:
-                return await self.gate.wait(args, context)
-            except asyncio.CancelledError:
-                continue
 
     async def _give(self, args: Mapping[str, Any], context: ToolContext) -> Any:
         return self.gives[args["name"]]

@@ -17,7 +17,7 @@ from tests.edges.gateway.action_fixtures import (
     set_state,
 )
 from tests.edges.http.live import LiveEasel, new_session, script
-from tests.requirements import rule
+from tests.requirements import case, rule
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 # --- a tool ---------------------------------------------------------------------------------------
 
 
-@rule("CV-20", "CV-21", "CV-26", "CV-36", "CV-37", "CV-38", "CV-39", "RS-33", "RS-43")
-async def test_action_runs_its_tool_and_saves_the_result_in_the_canvas(
-    action_client: GatewayClient, tools: ControlledTools
+@rule("CV-04", "CV-20", "CV-21", "CV-24", "CV-26", "CV-36", "CV-37", "CV-38", "CV-39", "RS-33", "RS-43")
+async def test_action_runs_its_tool_without_a_run_and_saves_the_result_in_the_canvas(
+    action_client: GatewayClient, tools: ControlledTools, action_easel: LiveEasel
 ) -> None:
     act = call_tool(
         tools.act,
@@ -39,9 +39,11 @@ async def test_action_runs_its_tool_and_saves_the_result_in_the_canvas(
     )
     canvas = await CanvasClient.create(action_client, {"go": act}, state={"who": "me"})
     await canvas.listen()
-    before = int(time.time() * 1000)
+    run_count = "select count(*) as n from runs"
+    before, runs = int(time.time() * 1000), action_easel.sql(run_count)
     answer = await canvas.run("go", x={"y": "you"})
     after = int(time.time() * 1000)
+    assert action_easel.sql(run_count) == runs, "models are called in runs only"
     assert (answer["status"], answer["revision"]) == ("completed", 2)
     sent = tools.act.args[-1]
     assert answer["result"] == sent
@@ -100,51 +102,35 @@ async def test_action_and_agent_call_the_same_tool_in_the_same_way(
     assert listed["test__Strict"]["inputSchema"] == tools.strict.definition.schema
 
 
-@rule("CV-04", "CV-24")
-async def test_tool_call_and_patch_start_no_run(
-    action_client: GatewayClient, tools: ControlledTools, action_easel: LiveEasel
-) -> None:
-    """Models are called in runs only."""
-    canvas = await CanvasClient.create(
-        action_client, {"tool": call_tool(tools.act, saveAs="a"), "patch": set_state("/n", 1)}
-    )
-    count = "select count(*) as n from runs"
-    before = action_easel.sql(count)
-    for action in ("tool", "patch"):
-        await canvas.run(action)
-    assert action_easel.sql(count) == before
-
-
 # --- refusals and failures ------------------------------------------------------------------------
 
 
-@rule("CV-36", "CV-08", "CV-45")
-async def test_unknown_canvas_or_action_or_wrong_revision_changes_nothing(
+@rule("CV-08", "CV-36", "CV-40", "CV-41", "CV-45", "CV-48", "RS-15")
+@case("X4", "X5")
+async def test_refused_action_changes_nothing_and_is_audited(
     action_client: GatewayClient, tools: ControlledTools, action_easel: LiveEasel
 ) -> None:
-    canvas = await CanvasClient.create(
-        action_client,
-        {
-            "go": call_tool(tools.act, saveAs="x"),
-            "say": {"kind": "session.send", "message": "hello", "saveAs": "x"},
-        },
-    )
-    await canvas.run("go")
-    count, runs = len(tools.act.calls), action_easel.sql("select count(*) as n from runs")
-    before = await canvas.snapshot()
-    for action in ("go", "say"):
-        problem = await expect_refusal(canvas.run(action, expectedRevision=1))
-        assert (problem.code, problem.details["currentRevision"]) == (409, 2)
-    for action in ("", "Go", "go ", "__proto__", "constructor", "x" * 100_000):
+    canvas, count = CanvasClient(action_client, new_session()), len(tools.act.calls)
+    spec = make_spec({"go": call_tool(tools.act), "set": set_state("/n", 1)}, allow=["test__Act2"])
+    made = await action_client.call("canvas.create", canvasId=canvas.name, spec=spec)
+    assert any("toolPolicy.allow does not list" in warning for warning in made["warnings"])
+    for action in ("", "Go", "go ", "test__Act", "__proto__", "constructor", "x" * 100_000):
         assert (await expect_refusal(canvas.run(action))).code == 404
     for name in ("none", "", "../x", "x" * 1_000):
-        assert (
-            await expect_refusal(action_client.call("canvas.action", canvasId=name, actionId="go"))
-        ).code == 404
-    assert (len(tools.act.calls), action_easel.sql("select count(*) as n from runs")) == (count, runs)
-    assert await canvas.snapshot() == before, "no event was logged"
-    assert len(await canvas.records()) == 1
-    assert (await canvas.run("go", expectedRevision=2))["revision"] == 3
+        run = action_client.call("canvas.action", canvasId=name, actionId="set")
+        assert (await expect_refusal(run)).code == 404
+    problem = await expect_refusal(canvas.run("set", expectedRevision=2))
+    assert (problem.code, problem.details["currentRevision"]) == (409, 1)
+    problem = await expect_refusal(canvas.run("go"))
+    assert (problem.code, "test__Act" in problem.error["message"]) == (403, True)
+    assert (await canvas.snapshot())["descriptor"]["lastSeq"] == 1, "no event was logged"
+    assert (await canvas.records(), len(tools.act.calls)) == ([], count)
+
+    def refusals() -> list[str]:
+        found = audit_records(action_easel, "guardrail.refused", canvas.name)
+        return [record["details"]["actionId"] for record in found]
+
+    await wait_for(lambda: "go" in refusals())
 
 
 @rule("CV-11", "RS-67")
@@ -165,21 +151,6 @@ async def test_definition_in_a_request_is_ignored_with_a_warning(
     assert len(tools.act.calls) == acts
 
 
-@rule("CV-40", "CV-41", "CV-48", "RS-15")
-async def test_tool_that_is_not_allowed_is_refused_and_audited(
-    action_client: GatewayClient, tools: ControlledTools, action_easel: LiveEasel
-) -> None:
-    canvas, count = CanvasClient(action_client, new_session()), len(tools.act.calls)
-    spec = make_spec({"go": call_tool(tools.act)}, allow=["test__Act2"])
-    made = await action_client.call("canvas.create", canvasId=canvas.name, spec=spec)
-    assert any("toolPolicy.allow does not list" in warning for warning in made["warnings"])
-    problem = await expect_refusal(canvas.run("go"))
-    assert (problem.code, "test__Act" in problem.error["message"]) == (403, True)
-    assert (await canvas.snapshot())["descriptor"]["lastSeq"] == 1, "no event was logged"
-    assert len(tools.act.calls) == count
-    await wait_for(lambda: len(audit_records(action_easel, "guardrail.refused", canvas.name)) == 1)
-
-
 @rule("CV-42", "CV-48", "RS-45", "RS-15")
 @pytest.mark.parametrize(
     "action, code",
@@ -187,19 +158,23 @@ async def test_tool_that_is_not_allowed_is_refused_and_audited(
         (call_tool("nobody__Tool", saveAs="out"), 503),
         (call_tool("test__Fail", args={"name": "on purpose"}, saveAs="out"), 500),
         (call_tool("test__Fail", args={"name": "cancels itself"}, saveAs="out"), 500),
-        (call_tool("test__Strict", args={"n": "no number"}, saveAs="out"), 400),
+        (call_tool("test__Strict", args={"n": "no number"}, confirm="always"), 400),
         ({"kind": "state.patch", "patch": [{"op": "remove", "path": "/none"}]}, 400),
         ({"kind": "session.send", "message": "{{state.none}}", "saveAs": "out"}, 400),
     ],
 )
-async def test_failure_is_logged_and_recorded_and_saves_no_result(
+async def test_failure_is_logged_recorded_and_returned_again_and_saves_no_result(
     action_client: GatewayClient, tools: ControlledTools, action: dict[str, Any], code: int
 ) -> None:
     tools.problems["cancels itself"] = asyncio.CancelledError()
     canvas = await CanvasClient.create(action_client, {"go": action}, state={"n": 1})
     await canvas.listen()
-    problem = await expect_refusal(canvas.run("go"))
-    assert problem.code == code
+    problem, again = [await expect_refusal(canvas.run("go", requestId="r")) for _ in range(2)]
+    assert problem.code == again.code == code
+    assert (again.error["message"], again.details["eventId"]) == (
+        problem.error["message"],
+        problem.details["eventId"],
+    )
     started, failed = await action_client.events(2)
     assert (started.event, failed.event) == ("canvas.action.started", "canvas.action.failed")
     assert started.payload["eventId"] == failed.payload["eventId"] == problem.details["eventId"]
@@ -227,7 +202,7 @@ async def test_actions_over_http_behave_the_same(
     }
     canvas = await CanvasClient.create(
         action_client,
-        actions | {"deny": call_tool("test__Once")},
+        actions | {"deny": call_tool("test__Strict")},
         allow=[*(action["tool"] for action in actions.values())],
     )
 

@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import pytest
-
-from easel.errors import NotFound
-from easel.host.actions.request import ActionRequest
-from easel.ids import AccountId
 from tests.edges.gateway.action_fixtures import (
     CanvasClient,
     audit_records,
@@ -20,7 +13,6 @@ from tests.edges.gateway.action_fixtures import (
     set_state,
 )
 from tests.requirements import rule
-from tests.support.principals import THE_OWNER
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
@@ -96,30 +88,3 @@ async def test_every_outcome_has_a_record_and_an_audit_record(
         record["eventId"]: record["status"] for record in records if record["status"] != "asked"
     }
     assert len(audit_records(action_easel, "canvas.confirmed", canvas.name)) == 1
-
-
-@rule("CV-08", "CV-36")
-async def test_executions_of_another_user_are_not_found(
-    action_client: GatewayClient, tools: ControlledTools, action_easel: LiveEasel
-) -> None:
-    canvas = await CanvasClient.create(
-        action_client, {"go": call_tool(tools.act, confirm="always"), "patch": set_state("/n", 1)}
-    )
-    pending = await canvas.run("go", requestId="r")
-    stranger = replace(THE_OWNER, account_id=AccountId("stranger"), name="stranger")
-    services = action_easel.instances[0].services
-    request = ActionRequest(canvas_id=canvas.name, action_id="patch", input={}, client_id="x", request_id="r")
-    for attempt in (
-        services.actions.execute(stranger, request),
-        services.actions.confirm(stranger, pending["confirmationId"], approve=True),
-        services.actions.confirm(stranger, pending["confirmationId"], approve=False),
-        services.actions.confirmations.list_pending(stranger, canvas.name),
-        services.actions.list_records(stranger, canvas.name, before=None, limit=10),
-        services.canvases.accept(stranger, canvas.name, 1),
-    ):
-        with pytest.raises(NotFound):
-            await asyncio.to_thread(action_easel.do, attempt)
-    assert await canvas.revision() == 1
-    assert [record["status"] for record in await canvas.records()] == ["asked"]
-    for method in ("canvas.confirmations", "canvas.records"):
-        assert (await expect_refusal(action_client.call(method, canvasId="none"))).code == 404

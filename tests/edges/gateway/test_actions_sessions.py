@@ -14,7 +14,6 @@ from tests.edges.gateway.action_fixtures import CanvasClient, expect_refusal
 from tests.edges.http.live import WAITING, LiveEasel, new_session, script
 from tests.requirements import rule
 from tests.support.encoded import say_in_pieces
-from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from tests.support.gateway import GatewayClient
@@ -120,25 +119,6 @@ async def test_failed_run_fails_its_action_with_the_reason(action_client: Gatewa
         "canvas.action.failed",
     ]
     assert (await canvas.state(), (await canvas.records())[0]["status"]) == ({}, "failed")
-
-
-@rule("CV-42", "CV-43")
-async def test_cancelled_run_fails_its_action(action_client: GatewayClient, action_easel: LiveEasel) -> None:
-    session = new_session()
-    canvas = await CanvasClient.create(
-        action_client, {"go": send(WAITING, saveAs="x")}, ownerSessionKey=f"agent:main:{session}"
-    )
-    request = asyncio.create_task(canvas.run("go"))
-
-    async def is_started() -> bool:
-        return bool(await runs_of(action_easel, session))
-
-    await wait_for(is_started)
-    [run_id] = await runs_of(action_easel, session)
-    await asyncio.to_thread(action_easel.cancel, run_id)
-    problem = await expect_refusal(request)
-    assert (problem.code, "cancelled" in problem.error["message"]) == (500, True)
-    assert await canvas.state() == {}
 
 
 @rule("RS-62", "CC-23", "RS-43")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import base64
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -13,21 +11,9 @@ from easel.edges.methods import METHODS
 from tests.edges.gateway.canvas_calls import add, refusal_of
 from tests.edges.http.live import LiveEasel, new_session
 from tests.requirements import case, rule
-from tests.support.gateway import GatewayClient
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-
-# --- the table ----------------------------------------------------------------------------------------------
-
-
-@rule("CV-32")
-async def test_methods_of_the_specification_exist(client: GatewayClient) -> None:
-    verbs = {
-        f"canvas.{verb}" for verb in ("list", "get", "create", "upsert", "patch", "delete", "open", "close")
-    }
-    assert verbs <= set(client.hello["features"]["methods"])
+    from tests.support.gateway import GatewayClient
 
 
 # --- create and find ----------------------------------------------------------------------------------------
@@ -43,80 +29,29 @@ async def test_new_canvas_has_a_descriptor_and_the_state_of_its_spec(
     }
     spec = {"version": 1, "mode": "html", "state": {"service": "api"}, "actions": actions, "x-note": "mine"}
     created = await client.call("canvas.create", canvasId=name, title="Deploy", spec=spec)
+    members = {"descriptor", "spec", "state", "assets", "views", "revision"}
+    assert set(created) == {*members, "accepted", "specRevision", "writtenBy"}
+    assert created["writtenBy"] == {"kind": "person", "name": "owner"}
     descriptor = created["descriptor"]
-    assert set(descriptor) >= {
-        "canvasId",
-        "agentId",
-        "title",
-        "ownerSessionKey",
-        "mode",
-        "entryAsset",
-        "createdAt",
-        "updatedAt",
-        "revision",
+    expected = {
+        "canvasId": name,
+        "agentId": "main",
+        "title": "Deploy",
+        "ownerSessionKey": "agent:main:main",
+        "mode": "html",
+        "entryAsset": "assets/index.html",
+        "revision": 1,
     }
-    assert (descriptor["canvasId"], descriptor["agentId"], descriptor["title"], descriptor["mode"]) == (
-        name,
-        "main",
-        "Deploy",
-        "html",
-    )
-    assert (descriptor["ownerSessionKey"], descriptor["entryAsset"]) == (
-        "agent:main:main",
-        "assets/index.html",
-    )
+    assert expected.items() <= descriptor.items()
     assert descriptor["createdAt"] == descriptor["updatedAt"] > 1_600_000_000_000
-    assert (
-        descriptor["revision"],
-        created["revision"],
-        created["state"],
-        created["assets"],
-        created["views"],
-    ) == (
-        1,
-        1,
-        {"service": "api"},
-        [],
-        [],
-    )
+    assert (created["revision"], created["state"]) == (1, {"service": "api"})
+    assert (created["assets"], created["views"]) == ([], [])
     assert created["spec"] == spec
     assert await client.call("canvas.get", canvasId=name) == created
     answer = easel.post("/api/rpc", {"method": "canvas.get", "params": {"canvasId": name}})
     assert answer.json() == created, "the same over HTTP"
     [row] = easel.sql(f"select revision, title from canvases where canvas_id = '{name}'")
     assert (row["revision"], row["title"]) == (1, "Deploy")
-
-
-@rule("CV-15")
-async def test_created_at_is_fixed_and_updated_at_increases(client: GatewayClient, canvas: str) -> None:
-    descriptors = [(await client.call("canvas.get", canvasId=canvas))["descriptor"]]
-    descriptors += [
-        (await client.call("canvas.patch", canvasId=canvas, statePatch=[add("n", n)]))["descriptor"]
-        for n in range(5)
-    ]
-    assert len({descriptor["createdAt"] for descriptor in descriptors}) == 1
-    times = [descriptor["updatedAt"] for descriptor in descriptors]
-    assert times == sorted(set(times)), "strictly increasing"
-
-
-@rule("CV-33")
-async def test_list_is_filtered_by_agent_and_paginated(client: GatewayClient) -> None:
-    agents = [new_session(), new_session()]
-    for agent in agents:
-        for n in range(3):
-            await client.call("canvas.create", canvasId=f"{agent}-{n}", agentId=agent)
-    for agent in agents:
-        page = await client.call("canvas.list", agentId=agent)
-        assert [row["canvasId"] for row in page["canvases"]] == [f"{agent}-{n}" for n in range(3)]
-        assert {row["agentId"] for row in page["canvases"]} == {agent}
-    all_ids = [row["canvasId"] for row in (await client.call("canvas.list", limit=500))["canvases"]]
-    assert {f"{agent}-{n}" for agent in agents for n in range(3)} <= set(all_ids)
-    assert (await client.call("canvas.list", agentId="unknown")) == {"canvases": [], "count": 0}
-    first = await client.call("canvas.list", agentId=agents[0], limit=2)
-    rest = await client.call("canvas.list", agentId=agents[0], limit=2, after=first["next"])
-    assert [row["canvasId"] for row in first["canvases"] + rest["canvases"]] == [
-        f"{agents[0]}-{n}" for n in range(3)
-    ]
 
 
 @rule("CV-34")
@@ -169,34 +104,6 @@ async def test_invalid_spec_is_refused_with_the_location_by_every_method(
 
 
 # --- change -------------------------------------------------------------------------------------------------
-
-
-@rule("CV-44", "CV-45")
-@case("C11")
-async def test_32_writers_with_expected_revision_lose_no_update(easel: LiveEasel, canvas: str) -> None:
-    accepted: dict[int, str] = {}
-
-    async def write(client: GatewayClient, writer: int) -> None:
-        key = f"w{writer}"
-        while True:
-            current = await client.call("canvas.get", canvasId=canvas)
-            at = current["revision"]
-            count = {"op": "replace", "path": "/n", "value": current["state"]["n"] + 1}
-            params = {"canvasId": canvas, "statePatch": [add(key, at + 1), count], "expectedRevision": at}
-            conflict = await client.refusal("canvas.patch", params)
-            if conflict is None:
-                break
-            assert conflict.code == 409
-            assert conflict.details["currentRevision"] > at
-        assert at + 1 not in accepted
-        accepted[at + 1] = key
-
-    async with GatewayClient.connected(easel.base_url, easel.token, new_session()) as client:
-        await asyncio.gather(*(write(client, writer) for writer in range(32)))
-        snapshot = await client.call("canvas.get", canvasId=canvas)
-    assert sorted(accepted) == list(range(2, 34)), "no revision is missing"
-    assert snapshot["revision"] == 33
-    assert snapshot["state"] == {"n": 32, **{key: revision for revision, key in accepted.items()}}
 
 
 @rule("CV-45")
@@ -260,16 +167,6 @@ async def test_equal_spec_is_no_change_and_a_different_type_is(
     )
 
 
-async def test_state_that_differs_only_by_a_type_is_stored(client: GatewayClient, canvas: str) -> None:
-    for value in (1, True, [1], [True]):
-        assert (await client.call("canvas.upsert", canvasId=canvas, state={"n": value}))["state"][
-            "n"
-        ] == value
-    again = await client.call("canvas.get", canvasId=canvas)
-    assert again["state"]["n"][0] is True
-    assert again["revision"] == 5
-
-
 @rule("CV-34")
 async def test_patch_is_atomic_and_names_the_invalid_operation(client: GatewayClient, canvas: str) -> None:
     before = await client.call("canvas.get", canvasId=canvas)
@@ -321,116 +218,6 @@ async def test_unsafe_member_name_is_refused_by_every_method(client: GatewayClie
         problem = await refusal_of(client.ask(method, {"canvasId": name, **params}))
         assert (problem.code, problem.error["message"].split(": ")[0]) == (400, location)
     assert await client.call("canvas.get", canvasId=canvas) == before
-
-
-@rule("CC-23")
-async def test_base64_in_a_patch_is_offloaded(client: GatewayClient, easel: LiveEasel, canvas: str) -> None:
-    pixels = base64.b64encode(bytes(n * 31 % 251 for n in range(6_000))).decode()
-    patched = await client.call("canvas.patch", canvasId=canvas, statePatch=[add("shot", pixels)])
-    assert patched["state"]["shot"]["redacted"] is True
-    assert easel.get(patched["state"]["shot"]["uri"]).text == pixels
-    [row] = easel.sql(f"select count(*) as count from artifact_refs where canvas_id = '{canvas}'")
-    assert row["count"] == 1
-
-
-async def test_state_over_the_limit_is_refused(client: GatewayClient, canvas: str) -> None:
-    text = "plain words " * 40_000
-    await client.call("canvas.patch", canvasId=canvas, statePatch=[add("a", text)])
-    await client.call("canvas.patch", canvasId=canvas, statePatch=[add("b", text)])
-    assert (
-        await refusal_of(client.call("canvas.patch", canvasId=canvas, statePatch=[add("c", text)]))
-    ).code == 413
-    snapshot = await client.call("canvas.get", canvasId=canvas)
-    assert (set(snapshot["state"]), snapshot["revision"]) == ({"n", "a", "b"}, 3)
-
-
-# ---
-# --- ownership ----------------------------------------------------------------------------------------------
-
-
-@rule("CV-08")
-async def test_canvas_of_another_user_is_not_found_by_any_method(
-    client: GatewayClient, easel: LiveEasel
-) -> None:
-    name = new_session()
-    easel.sql(
-        "insert into accounts (account_id, kind, name) values ('ann', 'person', 'ann') on conflict do nothing"
-    )
-    easel.sql(
-        "insert into canvases (account_id, canvas_id, agent_id, title, spec, state) "
-        f"values ('ann', '{name}', 'main', 'Foreign', '{{}}', '{{}}')"
-    )
-    foreign = {"canvasId": name}
-    for method, params in (
-        ("canvas.get", foreign),
-        ("canvas.patch", {**foreign, "statePatch": [add("a", 1)]}),
-        ("canvas.open", foreign),
-        ("canvas.close", foreign),
-        ("canvas.subscribe", foreign),
-        ("canvas.asset.put", {**foreign, "path": "assets/a", "text": "a"}),
-        ("canvas.asset.get", {**foreign, "path": "assets/a"}),
-        ("canvas.asset.list", foreign),
-        ("canvas.asset.delete", {**foreign, "path": "assets/a"}),
-    ):
-        assert (await refusal_of(client.ask(method, params))).code == 404, method
-    assert (await client.ask("canvas.delete", foreign))["deleted"] is False
-    assert name not in str(await client.call("canvas.list", limit=500))
-    await client.call("canvas.create", canvasId=name)  # ids are unique per user
-    [row] = easel.sql(f"select title from canvases where account_id = 'ann' and canvas_id = '{name}'")
-    assert row["title"] == "Foreign"
-
-
-# ---
-# --- durability ---------------------------------------------------------------------------------------------
-
-
-@rule("CV-02", "CV-07")
-async def test_canvas_is_unchanged_after_a_restart(
-    tmp_path: Path,
-) -> None:
-    name, token = new_session(), f"owner-{new_session()}"
-    spec = {
-        "version": 1,
-        "mode": "html",
-        "actions": {"go": {"kind": "state.patch", "patch": []}},
-        "x-note": "ä",
-    }
-    with LiveEasel(tmp_path, with_worker=False, token=token) as live:
-        async with GatewayClient.connected(live.base_url, token) as client:
-            await client.call(
-                "canvas.create",
-                canvasId=name,
-                spec=spec,
-                state={"a": [1, {"b": None}]},
-                assets={"assets/index.html": "<p>"},
-            )
-            before = await client.call("canvas.get", canvasId=name)
-    with LiveEasel(tmp_path, with_worker=False, token=token) as live:
-        async with GatewayClient.connected(live.base_url, token) as client:
-            assert await client.call("canvas.get", canvasId=name) == before
-            assert (await client.call("canvas.asset.get", canvasId=name, path="assets/index.html"))[
-                "text"
-            ] == "<p>"
-
-
-@rule("CV-07", "RS-09")
-async def test_every_instance_serves_every_canvas(two_edges: LiveEasel) -> None:
-    here, there = (instance.base_url for instance in two_edges.instances)
-    name = new_session()
-    async with (
-        GatewayClient.connected(here, two_edges.token) as first,
-        GatewayClient.connected(there, two_edges.token) as second,
-    ):
-        await first.call("canvas.create", canvasId=name, assets={"assets/a.txt": "a"})
-        assert (await second.call("canvas.patch", canvasId=name, statePatch=[add("x", 1)]))["revision"] == 2
-        assert (await first.call("canvas.get", canvasId=name))["state"] == {"x": 1}
-        assert (await second.call("canvas.asset.get", canvasId=name, path="assets/a.txt"))["text"] == "a"
-        patches = [
-            (first, second)[n % 2].call("canvas.patch", canvasId=name, statePatch=[add(f"k{n}", n)])
-            for n in range(20)
-        ]
-        await asyncio.gather(*patches)
-        assert (await first.call("canvas.get", canvasId=name))["revision"] == 22
 
 
 # --- the connection -----------------------------------------------------------------------------------------

@@ -86,7 +86,7 @@ def live(tmp_path: Path) -> Iterator[LiveEasel]:
         yield easel
 
 
-@rule("RS-67", "CV-33", "CV-34", "CV-36")
+@rule("RS-67", "CV-32", "CV-33", "CV-34", "CV-36")
 async def test_session_of_the_web_client(live: LiveEasel) -> None:
     transcript = Transcript(token=live.token)
     async with GsvPeer.open(live.base_url, "client", transcript) as client:

@@ -28,6 +28,7 @@ from easel.assembly.server import serve
 from easel.assembly.services import build_services, open_shared_services
 from easel.assembly.worker import build_worker
 from easel.edges.http.server import listen_on
+from easel.host.auth.tokens import Tokens
 from easel.settings import Settings
 from tests.support.postgres import execute
 from tests.support.sse import Event, Parser
@@ -294,6 +295,18 @@ class LiveEasel:
         """Create a person with an account of the same id."""
         self.sql(f"insert into accounts (account_id, name) values ('{name}', '{name}')")
         self.sql(f"insert into people (user_id) values ('{name}')")
+
+    def new_token(self, kind: str, user: str = "owner", **options: Any) -> tuple[str, str]:
+        """Create a token. Returns its id, and the token."""
+        made, secret = self.do(self._tokens.create(user, kind, **options))
+        return made.token_id, secret
+
+    def revoke_token(self, token_id: str) -> None:
+        self.do(self._tokens.revoke(token_id))
+
+    @property
+    def _tokens(self) -> Tokens:
+        return Tokens(self.instances[0].opened.tokens, self.instances[0].services.audit)
 
     def prune(self) -> int:
         """Apply retention to every finished run."""

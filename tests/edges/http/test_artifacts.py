@@ -15,7 +15,6 @@ import pytest
 from easel.edges.http.multipart import MAX_FORM_OVERHEAD_BYTES
 from tests.core.artifact.test_media_type import CONTENTS
 from tests.edges.http.artifact_calls import (
-    PNG,
     SMALL_LIMIT,
     TIMEOUT_SECONDS,
     blobs_of,
@@ -61,14 +60,6 @@ def test_equal_content_is_stored_once(easel: LiveEasel) -> None:
     rows = [row for row in rows_of(easel) if row["artifact_id"] == id_of(content)]
     assert len(rows) == 1
     assert all(key in {row["blob_key"] for row in rows_of(easel)} for key in blobs_of(easel))
-
-
-def test_upload_may_be_chunked(easel: LiveEasel) -> None:
-    content = os.urandom(300_000)
-    chunks = (content[at : at + 999] for at in range(0, len(content), 999))
-    answer = upload(easel, chunks)  # type: ignore[arg-type]
-    assert answer.status_code == 201
-    assert answer.json()["sha256"] == hashlib.sha256(content).hexdigest()
 
 
 def test_form_with_a_file_is_stored_like_the_file(easel: LiveEasel) -> None:
@@ -175,14 +166,3 @@ def test_disconnected_upload_stores_nothing(narrow_easel: LiveEasel) -> None:
         within=TIMEOUT_SECONDS,
         what="its row and blob are deleted",
     )
-
-
-def test_upload_and_download_need_a_sign_in(small_easel: LiveEasel) -> None:
-    uri = store_artifact(small_easel, PNG)
-    with small_easel.stranger() as stranger:
-        check_error(stranger.post("/api/artifacts", content=b"x"), 401)
-        check_error(stranger.get(uri), 401)
-
-
-def test_another_site_cannot_upload(small_easel: LiveEasel) -> None:
-    check_error(upload(small_easel, b"x", headers={"origin": "https://evil.example"}), 403)

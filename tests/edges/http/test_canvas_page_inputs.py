@@ -82,22 +82,6 @@ def test_one_of_several_concurrent_inputs_wins_and_the_others_conflict(easel: Li
     assert (snapshot["state"]["version"], snapshot["revision"]) == (accepted[0]["state"]["version"], 2)
 
 
-def test_concurrent_inputs_at_different_paths_are_all_applied(easel: LiveEasel, canvas: str) -> None:
-    with ThreadPoolExecutor(8) as pool:
-        answers = list(
-            pool.map(
-                lambda n: call(
-                    easel, "canvas.input", canvasId=canvas, path=f"/fields/f{n}", value=n, was=None
-                ),
-                range(24),
-            )
-        )
-    assert {answer.status_code for answer in answers} == {200}
-    snapshot = call(easel, "canvas.get", canvasId=canvas).json()
-    assert snapshot["state"]["fields"] == {f"f{n}": n for n in range(24)}
-    assert snapshot["revision"] == 25
-
-
 def test_input_is_checked_against_revision_depth_and_size(easel: LiveEasel, canvas: str) -> None:
     stale = call(easel, "canvas.input", canvasId=canvas, path="/version", value="2", expectedRevision=7)
     assert (stale.status_code, stale.json()["error"]["details"]["currentRevision"]) == (409, 1)

@@ -42,9 +42,6 @@ def test_versions_are_listed_newest_first_in_pages(easel: LiveEasel, canvas: str
     [first] = call(easel, "canvas.versions", canvasId=canvas, before=page["next"]).json()["versions"]
     assert (first["version"], "changed" in first) == (1, False)
     assert first["at"] <= second["at"] <= current["at"]
-
-
-def test_one_version_is_read_with_its_spec_and_assets(easel: LiveEasel, canvas: str) -> None:
     [first] = call(easel, "canvas.versions", canvasId=canvas, version=1).json()["versions"]
     assert first["spec"] == {"version": 1}
     assert first["assets"] == [{"path": "assets/index.html", "size": 5, "mediaType": "text/html"}]
@@ -76,14 +73,6 @@ def test_asset_of_a_version_is_read_before_it_is_restored(easel: LiveEasel, canv
     assert read(version=9, path=path).status_code == 404
     assert read(path=path).status_code == 400
     assert read(version=1, path="../secret").status_code == 400
-
-
-def test_present_version_is_read_and_not_restored(easel: LiveEasel, canvas: str) -> None:
-    [present] = call(easel, "canvas.versions", canvasId=canvas, version=3).json()["versions"]
-    assert (present["version"], present["spec"]["description"]) == (3, "third")
-    refused = call(easel, "canvas.restore", canvasId=canvas, version=3)
-    assert refused.status_code == 400
-    assert "Version 3 is the present one" in refused.json()["error"]["message"]
 
 
 def test_unknown_version_is_not_found(easel: LiveEasel, canvas: str) -> None:

@@ -24,34 +24,6 @@ def canvas(easel: LiveEasel) -> str:
     return name
 
 
-def test_canvas_is_created_read_and_deleted_over_http(easel: LiveEasel) -> None:
-    name = new_session()
-    created = call(
-        easel,
-        "canvas.create",
-        canvasId=name,
-        title="Cockpit",
-        spec={"version": 1, "mode": "html", "state": {"n": 1}},
-    )
-    assert created.status_code == 200
-    view = created.json()
-    content = {"descriptor", "spec", "state", "assets", "views", "revision"}
-    assert set(view) == {*content, "accepted", "specRevision", "writtenBy"}
-    assert view["writtenBy"] == {"kind": "person", "name": "owner"}
-    assert view["state"] == {"n": 1}
-    assert (view["descriptor"]["canvasId"], view["descriptor"]["title"], view["revision"]) == (
-        name,
-        "Cockpit",
-        1,
-    )
-    assert call(easel, "canvas.get", canvasId=name).json() == view
-    assert call(easel, "canvas.create", canvasId=name).status_code == 409
-    for is_deleted in (True, False):
-        answer = call(easel, "canvas.delete", canvasId=name).json()
-        assert answer == {"ok": True, "canvasId": name, "deleted": is_deleted}
-    assert call(easel, "canvas.get", canvasId=name).status_code == 404
-
-
 INVALID_CALLS: list[tuple[str, dict[str, Any], int]] = [
     ("canvas.create", {"canvasId": "a b"}, 400),
     ("canvas.create", {"canvasId": "a__b"}, 400),
@@ -185,24 +157,6 @@ def test_base64_in_a_state_is_offloaded_and_long_text_is_not(easel: LiveEasel) -
     assert easel.get(state["shot"]["uri"]).text == pixels
     [row] = easel.sql(f"select count(*) as count from artifact_refs where canvas_id = '{name}'")
     assert row["count"] == 1, "the canvas refers to the artifact"
-
-
-@rule("CV-44", "CV-45", "RS-08")
-def test_patch_over_http_is_streamed_and_an_old_revision_is_a_conflict(easel: LiveEasel, canvas: str) -> None:
-    patch = [{"op": "add", "path": "/deploy", "value": {"status": "running"}}]
-    patched = call(easel, "canvas.patch", canvasId=canvas, statePatch=patch, expectedRevision=1).json()
-    assert (patched["revision"], patched["state"]) == (2, {"deploy": {"status": "running"}})
-    stale = call(easel, "canvas.patch", canvasId=canvas, statePatch=patch, expectedRevision=1)
-    assert (stale.status_code, stale.json()["error"]["details"]["currentRevision"]) == (409, 2)
-    [_, updated] = read_stream(easel, canvas, 2)
-    data = _data(updated)
-    assert (updated["event"], data["canvasId"], data["revision"], data["changedPaths"]) == (
-        "canvas.updated",
-        canvas,
-        2,
-        ["/deploy"],
-    )
-    assert data["provenance"]["agent_id"] == "owner"
 
 
 def test_stream_ends_when_the_canvas_is_deleted(easel: LiveEasel, canvas: str) -> None:

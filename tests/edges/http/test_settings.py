@@ -107,18 +107,6 @@ def test_check_of_the_scripted_model_makes_no_request(live: LiveEasel) -> None:
     assert "no API key is set for gemini" in checked["text"]
 
 
-def test_default_of_the_host_is_named_and_overridden(tmp_path: Path) -> None:
-    host = {"provider": "anthropic", "api_key": "sk-host-0123456789-wxyz", "model": "claude-x"}
-    with LiveEasel(tmp_path, with_worker=False, settings=host) as easel:
-        shown = easel.get("/api/settings").json()
-        assert (shown["provider"], shown["model"], shown["api_key"]) == ("anthropic", "claude-x", "set")
-        assert shown["sources"]["api_key"] == "host"
-        elsewhere = change(easel, base_url="http://127.0.0.1:9").json()
-        assert elsewhere["api_key"] is None, "the host's key must not be sent to an address of the user"
-        scripted = change(easel, provider="scripted").json()
-        assert (scripted["model"], scripted["base_url"]) == ("scripted", None)
-
-
 def test_secret_key_is_generated_in_the_data_folder(tmp_path: Path) -> None:
     with LiveEasel(tmp_path, with_worker=False) as easel:
         change(easel, provider="anthropic", api_key=KEY)

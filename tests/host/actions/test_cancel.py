@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -58,15 +57,6 @@ async def action_events(services: HostServices) -> list[str]:
     ]
 
 
-async def audit_details(services: HostServices, action: str) -> list[dict[str, Any]]:
-    await asyncio.sleep(0)
-    await services.harness.audit.close()  # all that was noted is stored then
-    found = await services.harness.database.audit.list_records(
-        action=action, storage_class=None, since=None, until=None, before=None, limit=10
-    )
-    return [json.loads(link.record)["details"] for link in found]
-
-
 @rule("CV-23", "CV-42", "CV-48")
 async def test_cancel_ends_the_execution_and_answers_its_request(
     services: HostServices, tool: ControlledTool
@@ -88,10 +78,10 @@ async def test_cancel_ends_the_execution_and_answers_its_request(
         await services.run("go", request_id="r")
     [record] = await services.actions.list_records(THE_OWNER, "c", before=None, limit=10)
     assert record.status is ExecutionStatus.FAILED
-    assert [details["eventId"] for details in await audit_details(services, "canvas.cancelled")] == [event_id]
+    assert [details["eventId"] for details in await services.audited("canvas.cancelled")] == [event_id]
     assert [
         (details["status"], "Cancelled by owner" in details["problem"])
-        for details in await audit_details(services, "canvas.action")
+        for details in await services.audited("canvas.action")
     ] == [("failed", True)]
 
 
@@ -108,7 +98,7 @@ async def test_cancel_on_another_instance_stops_the_tool_where_it_runs(
         await asyncio.wait_for(request, TIMEOUT_SECONDS)
     assert tool.outcomes == ["cancelled"]
     assert await action_events(services) == ["started", "failed"]
-    assert len(await audit_details(services, "canvas.action")) == 1
+    assert len(await services.audited("canvas.action")) == 1
     await services.close()
 
 
@@ -138,7 +128,7 @@ async def test_result_of_a_cancelled_execution_is_not_stored(
         await request
     assert await action_events(services) == ["started", "failed"]
     assert "result" not in await services.state()
-    assert len(await audit_details(services, "canvas.action")) == 1
+    assert len(await services.audited("canvas.action")) == 1
 
 
 @rule("CV-23")
@@ -199,7 +189,7 @@ async def test_renewal_does_not_abandon_an_execution_whose_end_was_just_stored(
     release.set()
     answer = await asyncio.wait_for(request, TIMEOUT_SECONDS)
     assert (answer.status, answer.result) == (ExecutionStatus.COMPLETED, {"n": 1})
-    assert [details["status"] for details in await audit_details(services, "canvas.action")] == ["completed"]
+    assert [details["status"] for details in await services.audited("canvas.action")] == ["completed"]
 
 
 @rule("CV-42")
@@ -414,5 +404,5 @@ async def test_unanswered_confirmation_expires_once(
         await services.actions.confirm(THE_OWNER, pending.event_id, approve=True)
     assert (await services.run("ask", request_id="r")).status is ExecutionStatus.REFUSED
     assert [
-        (details["status"], details["problem"]) for details in await audit_details(services, "canvas.action")
+        (details["status"], details["problem"]) for details in await services.audited("canvas.action")
     ] == [("refused", "No person answered in time.")]

@@ -17,6 +17,7 @@ from easel.host.nodes.registry import NodeLimits, NodeRegistration
 from easel.ids import OWNER, CallId, new_call_id, new_connection_id
 from tests.host.nodes.instances import (
     CALL_LIMITS,
+    CONTEXT,
     LIMITS,
     TOOLS,
     FakeLink,
@@ -85,6 +86,20 @@ async def test_error_of_a_node_fails_the_remote_call(pair: Pair) -> None:
     call_id, _, _ = await within_timeout(link.invoked.get())
     node.finish_call(call_id, Answer(error="x" * 100))
     assert "laptop__Echo: xxx" in await failure_of(call)
+
+
+async def test_call_to_a_stale_connection_is_repeated_on_the_new_one(pair: Pair) -> None:
+    """The connection has ended: the call was not sent, so it can be sent again."""
+    holder, caller = pair
+    _, older, registration = await holder.connect()
+    stale = await caller.nodes.find(OWNER, "laptop__Echo")
+    assert stale is not None
+    await holder.nodes.disconnect(registration)
+    node, link, _ = await holder.connect()
+    call = asyncio.create_task(stale.use({"n": 1}, CONTEXT))
+    assert await answer_next(node, link) == ("Echo", {"n": 1})
+    assert await within_timeout(call) == "done"
+    assert older.invoked.empty()
 
 
 async def test_node_is_not_found_before_it_is_activated(harness: RunHarness) -> None:
