@@ -1,4 +1,4 @@
-import { defineConfig } from "vitest/config";
+import { defineConfig } from "vite";
 
 // Entry of each bundle of the SDK. A bundle is one classic script: a page loads it before its own scripts.
 const BUNDLES: Record<string, string> = { gsv: "sdk/main.ts", generated: "sdk/generated/main.ts" };
@@ -25,5 +25,4 @@ export default defineConfig({
       }
     },
   },
-  test: { environment: "happy-dom" },
 });
