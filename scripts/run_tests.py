@@ -23,7 +23,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from browsers import find_browsers
-from prepare import HOME, SYSTEM_PARTS, WEB, is_web_ready, missing_parts, npm_environment, say
+from prepare import HOME, SYSTEM_PARTS, WEB, find_npm, is_web_ready, missing_parts, npm_environment, say
 
 RESULTS = HOME / ".test-results"
 BIN = Path(sys.executable).parent
@@ -37,7 +37,7 @@ LINTERS = (
     ("basedpyright", ["basedpyright", "--level", "error"]),
 )
 
-NPM = ["npm", "--prefix", str(WEB), "run", "--silent"]
+NPM = [*find_npm(), "--prefix", str(WEB), "run", "--silent"]
 WEB_LINTERS = (
     ("biome and tsc", [*NPM, "check"]),
     ("files built from web/", [sys.executable, str(HOME / "scripts" / "web.py"), "check"]),

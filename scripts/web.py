@@ -12,14 +12,14 @@ import sys
 import tempfile
 from pathlib import Path
 
-from prepare import HOME, WEB, is_web_ready, npm_environment, say, stop
+from prepare import HOME, WEB, find_npm, is_web_ready, npm_environment, say, stop
 
 BUNDLES = HOME / "src" / "easel" / "ui" / "sdk"
 
 
 def run_npm(script: str, *arguments: str) -> None:
     """Run a script of web/package.json and show its output only if it fails. Stops the program then."""
-    command = ["npm", "--prefix", str(WEB), "run", "--silent", script, "--", *arguments]
+    command = [*find_npm(), "--prefix", str(WEB), "run", "--silent", script, "--", *arguments]
     done = subprocess.run(command, env=npm_environment(), capture_output=True, text=True, check=False)
     if done.returncode:
         print(done.stdout, done.stderr, sep="\n", file=sys.stderr)
