@@ -4,16 +4,17 @@ ARGS ?=
 VENV := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run check test browsers lint format types bench soak rules lock clean
+.PHONY: help run check test web types browsers lint format bench soak rules lock clean
 
 help: ## list the targets
 	@echo "make run     set up and start Easel (API, worker, UI); ARGS=\"--port 9000\""
 	@echo "make check   lint, types and the fast tests of core, host, stores and edges (under 3 minutes)"
 	@echo "make test    the whole suite (under 20 minutes); ARGS=\"-k cancel\" selects tests"
+	@echo "make web     build the TypeScript of web/ into src/easel/ui/ (needs Node)"
 	@echo "make browsers  the drills of canvas pages on Debian's oldest and newest Chromium and on Firefox ESR"
-	@echo "make lint    ruff and basedpyright only"
-	@echo "make format  format and sort imports with ruff"
 	@echo "make types   print TypeScript's types of the wire into web/src"
+	@echo "make lint    ruff and basedpyright only; once make test has run, also biome and tsc"
+	@echo "make format  format and sort imports with ruff and biome"
 	@echo "make bench   ratios against floors and peers, measured in one run; ARGS selects some"
 	@echo "make soak    the long fault drills at full length (SOAK_SECONDS=600)"
 	@echo "make rules   which rules and fault cases have a test"
@@ -32,6 +33,10 @@ test:
 	@$(PYTHON) scripts/prepare.py test
 	@exec $(VENV)/python scripts/run_tests.py all -- $(ARGS)
 
+web:
+	@$(PYTHON) scripts/prepare.py web
+	@exec $(VENV)/python scripts/web.py build
+
 browsers:
 	@$(PYTHON) scripts/prepare.py browsers
 	@exec $(VENV)/python scripts/run_tests.py browsers -- $(ARGS)
@@ -43,6 +48,7 @@ lint:
 format:
 	@$(PYTHON) scripts/prepare.py test-python
 	@$(VENV)/ruff check --quiet --fix . ; $(VENV)/ruff format .
+	@$(VENV)/python scripts/web.py format
 
 types:
 	@$(PYTHON) scripts/prepare.py test-python
@@ -65,5 +71,5 @@ lock:
 	@UV=$(CURDIR)/.venv-lock/bin/uv scripts/lock.sh $(ARGS)
 
 clean:
-	rm -rf .venv .venv-bench .venv-lock .browsers build dist .pytest_cache .ruff_cache .hypothesis .test-results src/*.egg-info
+	rm -rf .venv .venv-bench .venv-lock .browsers build dist .pytest_cache .ruff_cache .hypothesis .test-results web/node_modules src/*.egg-info
 	find src tests bench scripts -name __pycache__ -type d -prune -exec rm -rf {} +

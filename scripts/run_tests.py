@@ -4,8 +4,9 @@ check|all|lint|soak|browsers [-- pytest args]`.
 Owns the split. `check` is lint, types and the tests of core, host, stores, edges and llm, without those that
 are marked `slow`. `all` is every test: first those of one program or browser, then the journeys, which start
 clusters of processes and measure times, two at a time, then those with a real model. `browsers` runs the
-drills of canvas pages on each browser in `.browsers/`. Without Chromium, nginx, bubblewrap or the real model
-their tests are left out with a message on a developer's machine; with CI=true the run fails.
+drills of canvas pages on each browser in `.browsers/`. The checks and unit tests of `web/` run with both.
+Without Node, Chromium, nginx, bubblewrap or the real model their tests are left out with a message on a
+developer's machine; with CI=true the run fails.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from browsers import find_browsers
-from prepare import HOME, SYSTEM_PARTS, missing_parts, say
+from prepare import HOME, SYSTEM_PARTS, WEB, find_npm, is_web_ready, missing_parts, npm_environment, say
 
 RESULTS = HOME / ".test-results"
 BIN = Path(sys.executable).parent
@@ -34,6 +35,12 @@ LINTERS = (
     ("ruff check", ["ruff", "check", "--quiet", "."]),
     ("ruff format", ["ruff", "format", "--quiet", "--check", "."]),
     ("basedpyright", ["basedpyright", "--level", "error"]),
+)
+
+NPM = [*find_npm(), "--prefix", str(WEB), "run", "--silent"]
+WEB_LINTERS = (
+    ("biome and tsc", [*NPM, "check"]),
+    ("files built from web/", [sys.executable, str(HOME / "scripts" / "web.py"), "check"]),
 )
 
 # Three workers on two cores: many tests wait for a process or a timeout.
@@ -73,18 +80,20 @@ class Linter:
 
 
 def start_linters() -> list[Linter]:
+    commands = [(name, [str(BIN / program), *arguments]) for name, (program, *arguments) in LINTERS]
     return [
         Linter(
             name,
             subprocess.Popen(
-                [str(BIN / program), *arguments],
+                command,
                 cwd=HOME,
+                env=npm_environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,
             ),
         )
-        for name, (program, *arguments) in LINTERS
+        for name, command in [*commands, *(WEB_LINTERS if is_web_ready() else ())]
     ]
 
 
@@ -164,13 +173,30 @@ def run_pytest(
     return counts
 
 
+def run_vitest() -> Counter[str]:
+    """Run the unit tests of web/ and return their counts."""
+    report = RESULTS / "web.xml"
+    reporters = ["--reporter=dot", "--reporter=junit", f"--outputFile.junit={report}"]
+    command = [*NPM, "test", "--", *reporters]
+    code = subprocess.run(command, env=npm_environment(), stdin=subprocess.DEVNULL, check=False).returncode
+    counts = read_counts(report) if report.exists() else Counter()
+    if code and not counts["failed"]:
+        counts["failed"] += 1
+    say(f"web: {counts['passed']} passed, {counts['failed']} failed")
+    return counts
+
+
 def main(arguments: list[str]) -> int:
     command, *extra = arguments or ["all"]
     extra = [argument for argument in extra if argument != "--"]
     started = time.monotonic()
     linters = start_linters() if command not in {"soak", "browsers"} else []
+    is_clean = True
+    if linters and not is_web_ready():
+        say("LEFT OUT: checks and tests of web/. Node or its packages are missing; see CONTRIBUTING.md.")
+        is_clean = not IN_CI
     if command == "lint":
-        return 0 if finish(linters) else 1
+        return 0 if finish(linters) and is_clean else 1
 
     shutil.rmtree(RESULTS, ignore_errors=True)
     RESULTS.mkdir()
@@ -178,7 +204,8 @@ def main(arguments: list[str]) -> int:
     if command == "check":
         left_out.append("slow")
     total: Counter[str] = Counter()
-    is_clean = True
+    if linters and is_web_ready() and not extra:
+        total += run_vitest()
     for browser, program in find_browsers().items() if command == "browsers" else ():
         drills = ["-n", "2", *BROWSER_DRILLS]
         total += run_pytest(browser, drills, extra, {"EASEL_TEST_BROWSER": str(program)})

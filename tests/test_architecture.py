@@ -7,6 +7,7 @@ the source without importing it. Each check is a function over source text, and 
 from __future__ import annotations
 
 import ast
+import json
 import re
 import sys
 from collections import Counter
@@ -183,8 +184,9 @@ DRIVERS = frozenset(
 
 MAX_MODULE_LINES = 450
 MAX_LINE_LENGTH = 110
-CHECKED_FOLDERS = ("src", "tests", "bench", "scripts")
-UNCHECKED_LINES = re.compile(r"\.svg$|/gsv_transcripts/")  # drawings have no lines to wrap
+CHECKED_FOLDERS = ("src", "tests", "bench", "scripts", "web/sdk", "web/src")
+# Drawings and built files have no lines to wrap.
+UNCHECKED_LINES = re.compile(r"\.svg$|/gsv_transcripts/|/ui/sdk/")
 
 
 @dataclass(frozen=True)
@@ -392,7 +394,7 @@ def project_texts() -> Iterator[tuple[str, str]]:
     """Yield the name and text of every text file of the project."""
     folders = [
         PROJECT / name
-        for name in ("src", "tests", "bench", "scripts", "docs", "requirements", "web/src", ".ci")
+        for name in ("src", "tests", "bench", "scripts", "docs", "requirements", "web/sdk", "web/src", ".ci")
     ]
     files = (
         [path for folder in folders for path in folder.rglob("*")]
@@ -480,6 +482,13 @@ def test_no_lock_names_a_host() -> None:
         complaint for lock in locks for complaint in named_hosts(lock.read_text(encoding="utf-8"), lock.name)
     ]
     assert complaints == []
+
+
+def test_lock_of_web_names_hashes_and_no_registry() -> None:
+    lock = json.loads((PROJECT / "web" / "package-lock.json").read_text(encoding="utf-8"))
+    packages = [package for name, package in lock["packages"].items() if name]
+    assert packages
+    assert [package for package in packages if "integrity" not in package or "resolved" in package] == []
 
 
 # --- each check can fail ------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ WALKS = [f"One {act}, file by file" for act in ("click on a button", "run", "doc
 
 
 def files_in(text: str) -> list[str]:
-    return re.findall(r"`(src/easel/[\w/.]+)`", text)
+    return re.findall(r"`((?:src/easel|web)/[\w/.]+)`", text)
 
 
 def section(title: str) -> str:
@@ -37,6 +37,6 @@ def test_every_word_is_a_name_in_the_code() -> None:
 
 @pytest.mark.parametrize("title", WALKS)
 def test_walk_through_the_code_enters_each_file_once(title: str) -> None:
-    steps = re.findall(r"^\d+\. `(src/easel/[\w/.]+)`", section(title), re.MULTILINE)
+    steps = re.findall(r"^\d+\. `((?:src/easel|web)/[\w/.]+)`", section(title), re.MULTILINE)
     assert len(steps) >= 20
     assert len(steps) == len(set(steps))

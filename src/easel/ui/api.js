@@ -1,3 +1,4 @@
+// @ts-check
 // Shows /openapi.json and the gateway's methods as a readable page.
 
 import { byId, element } from "./values.js";
@@ -55,7 +56,7 @@ function operation(method, path, row, schemas) {
   const rows = row.parameters.map((item) => [`${item.name} (${item.in})`, ...parameter(item, schemas)]);
   if (row.requestBody) rows.push(["body", element("code", "", content(row.requestBody, schemas))]);
   for (const [status, response] of Object.entries(row.responses)) {
-    const body = status < 300 ? content(response, schemas) : "";
+    const body = Number(status) < 300 ? content(response, schemas) : "";
     rows.push([status, element("code", "", body || response.description)]);
   }
   const name = `${method.toUpperCase()} ${path}`;

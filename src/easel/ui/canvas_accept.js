@@ -1,3 +1,4 @@
+// @ts-check
 // The panel in which a person accepts an agent's spec: all that the spec would allow, and one button.
 //
 // Owns that only the shown spec can be accepted. The request names the revision that the panel shows, and the
@@ -22,7 +23,8 @@ export class AcceptPanel {
    * `readTools` returns the definitions of all tools, `readLastAccepted` the last version that was accepted.
    */
   constructor(send, reload, readTools, readLastAccepted) {
-    Object.assign(this, { readTools, readLastAccepted });
+    this.readTools = readTools;
+    this.readLastAccepted = readLastAccepted;
     byId("accept-now").onclick = async () => {
       byId("accept-problem").textContent = "";
       try {

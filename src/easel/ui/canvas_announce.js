@@ -1,3 +1,4 @@
+// @ts-check
 // Announcements for screen readers, in an element that is not visible.
 
 import { byId, element } from "./values.js";

@@ -1,3 +1,4 @@
+// @ts-check
 // The shell's end of the bridge to a canvas's page. The page is untrusted: every message from it is checked
 // here.
 //

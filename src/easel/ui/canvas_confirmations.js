@@ -1,3 +1,4 @@
+// @ts-check
 // Confirmations: when the dialog opens, how the decision reaches the server, and the list of pending
 // confirmations.
 //
@@ -22,7 +23,10 @@ export class Confirmations {
 
   /** `on` has: titleOf(actionId), note(actionId, message), closed(focusBefore), canvas(). */
   constructor(gateway, watch, canvasId, on) {
-    Object.assign(this, { gateway, watch, canvasId, on });
+    this.gateway = gateway;
+    this.watch = watch;
+    this.canvasId = canvasId;
+    this.on = on;
     this.dialog = new ConsentDialog({ closed: on.closed });
   }
 
@@ -40,6 +44,8 @@ export class Confirmations {
   /**
    * Ask the user. Returns the outcome, or `needs_confirmation` while undecided. `getStatus` requests the
    * status of the action. `why` describes the page's request; without it the user opened the dialog.
+   * @param {any} confirmation
+   * @param {{why?: any, getStatus?: any}} [request]
    */
   async decide({ actionId, confirmationId, actor, askedAt }, { why, getStatus } = {}) {
     const pending = { status: "needs_confirmation", confirmationId };
@@ -153,7 +159,7 @@ export class Confirmations {
     const describe = (item) => `${this.on.titleOf(item.actionId)} waits for your consent.`;
     const pending = this.#rows.map((item) => [idOf(item), describe(item)]);
     const uncertain = [...this.#uncertain].map((id) => [id, `${this.on.titleOf(id)}${UNCERTAIN}`]);
-    const lines = new Map([...pending, ...uncertain]);
+    const lines = new Map(/** @type {[any, string][]} */ ([...pending, ...uncertain]));
     for (const [id, text] of lines) if (!this.#announced.has(id)) announce(text);
     this.#announced = new Set(lines.keys());
   }

@@ -1,3 +1,4 @@
+// @ts-check
 // The consent dialog: it shows exactly the call that will run.
 //
 // The page of the canvas cannot draw over the dialog or click in it, and a click meant for something else
@@ -108,12 +109,18 @@ export class ConsentDialog {
 
 const AUTHORS = { person: "a person", agent: "an agent", service: "a program", node: "a node" };
 
-/** Return the author of a canvas in words. */
+/**
+ * Return the author of a canvas in words.
+ * @param {{kind?: string, name?: string}} [author]
+ */
 export const describeAuthor = ({ kind, name } = {}) => (
   kind ? `${AUTHORS[kind] ?? kind} (${name})` : "not recorded"
 );
 
-/** Return the rows of the authors of a spec and, if another one wrote it, of the title. */
+/**
+ * Return the rows of the authors of a spec and, if another one wrote it, of the title.
+ * @param {any} authors
+ */
 export function authorRows({ writtenBy, titledBy = writtenBy }, note = "") {
   const [author, titleAuthor] = [describeAuthor(writtenBy), describeAuthor(titledBy)];
   const title = author === titleAuthor ? [] : [["Its title is by", titleAuthor]];

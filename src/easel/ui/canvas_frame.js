@@ -1,3 +1,4 @@
+// @ts-check
 // The frame of a canvas's page: sandboxed, with an opaque origin, and created again whenever the page has
 // changed.
 
@@ -15,7 +16,10 @@ export class Frame {
    * other than a page of the canvas.
    */
   constructor(stage, getAddress, bridge, on) {
-    Object.assign(this, { stage, getAddress, bridge, on });
+    this.stage = stage;
+    this.getAddress = getAddress;
+    this.bridge = bridge;
+    this.on = on;
   }
 
   hasFailed = false; // the loaded document has no SDK: usually the server was unreachable
@@ -52,7 +56,7 @@ export class Frame {
   async reload(getInitial) {
     if (this.bridge.isGreeted) {
       await new Promise((resolve) => {
-        this.#onIdle = resolve;
+        this.#onIdle = () => resolve(undefined);
         setTimeout(resolve, SAVE_MS);
         this.bridge.send("leaving");
       });

@@ -1,3 +1,4 @@
+// @ts-check
 // The canvas page's connection to the gateway.
 //
 // Owns the handshake and the pending requests; reconnecting is inherited. Does not know canvases. `on` has:

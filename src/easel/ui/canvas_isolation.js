@@ -1,3 +1,4 @@
+// @ts-check
 // Whether this browser isolates the page of a canvas, and what the shell says where it does not. RS-63
 //
 // Owns the probe: a frame with the connection policy of a page, which tries to connect against it. A browser

@@ -1,3 +1,4 @@
+// @ts-check
 // The lists beside the chat: canvases with their pages, the latest runs of all sessions, and tool nodes.
 
 import { attempt, byId, element, plainText, readPages, request, summarize, time } from "./values.js";
@@ -50,20 +51,22 @@ export class Overview {
    */
   async refresh() {
     const number = (this.#requestCount += 1);
-    const [canvases, runs, nodes] = await Promise.allSettled([
+    const answers = await Promise.allSettled([
       readPages("canvases", (page) => rpc("canvas.list", { limit: CANVAS_LIMIT, ...page })),
       request("GET", `/api/runs?limit=${RUN_LIMIT}`),
       readPages("nodes", (page) => rpc("nodes.list", page)),
     ]);
     if (number !== this.#requestCount) return;
-    if (canvases.value) {
-      this.#canvases = canvases.value.sort((first, second) => second.updatedAt - first.updatedAt);
+    const values = answers.map((answer) => (answer.status === "fulfilled" ? answer.value : null));
+    const [canvases, runs, nodes] = values;
+    if (canvases) {
+      this.#canvases = canvases.sort((first, second) => second.updatedAt - first.updatedAt);
       this.#showCanvases();
       this.#suggestCanvases();
     }
-    if (runs.value) this.#fill("run-list", "no-runs", runs.value.runs, runRow);
-    if (nodes.value) this.#fill("node-list", "no-nodes", nodes.value, nodeRow);
-    byId("nodes").hidden = !nodes.value;
+    if (runs) this.#fill("run-list", "no-runs", runs.runs, runRow);
+    if (nodes) this.#fill("node-list", "no-nodes", nodes, nodeRow);
+    byId("nodes").hidden = !nodes;
   }
 
   /** Return the address of a canvas's page, or null for an unknown canvas. */

@@ -1,3 +1,4 @@
+// @ts-check
 // The members of an action and of `toolPolicy` in words: one table for the panel in which a person accepts a
 // spec and for the question before a call, so that both show every member. RS-72
 //
@@ -8,6 +9,7 @@
 
 const list = (none) => (values) => (Array.isArray(values) ? values.join(", ") || none : values && "yes");
 
+/** @param {any} words how a value is shown: a function, or a text for each value */
 function row(label, words = (value) => value) {
   return (value) => [[label, typeof words === "function" ? words(value) : words[value] ?? value]];
 }

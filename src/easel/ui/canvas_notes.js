@@ -1,3 +1,4 @@
+// @ts-check
 // The list of problems below a canvas, each with its place and its message. Both are shown as text.
 
 import { announce } from "./canvas_announce.js";

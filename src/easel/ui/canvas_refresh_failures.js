@@ -1,3 +1,4 @@
+// @ts-check
 // One line for each failing refresh job of a canvas. Otherwise the failure would not be visible: a job runs
 // without a click, and its last result is still on the page.
 //

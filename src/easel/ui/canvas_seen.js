@@ -1,3 +1,4 @@
+// @ts-check
 // The values of a dialog or panel that were visible to their end: a person agrees to what was on the screen.
 // RS-64
 
@@ -10,7 +11,9 @@ export class SeenValues {
 
   /** `root` scrolls and has no scrolling part inside; `bar` covers its lower end; `onChange` is called. */
   constructor(root, bar, onChange) {
-    Object.assign(this, { root, bar, onChange });
+    this.root = root;
+    this.bar = bar;
+    this.onChange = onChange;
     // The bar grows when its lines wrap: with a hint, in a narrower window, with a larger font.
     new ResizeObserver(() => { if (this.#observer) this.#observe(); }).observe(bar);
   }

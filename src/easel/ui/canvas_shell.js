@@ -1,3 +1,4 @@
+// @ts-check
 // The shell: the page around a canvas. Only the shell has the sign-in and the connection to the gateway, and
 // only the shell asks the user for decisions. The canvas's page is in a frame of the shell.
 
@@ -85,6 +86,7 @@ const frame = new Frame(byId("stage"), pageAddress, bridge, { left: showLeftPane
 
 // --- the canvas and its page -------------------------------------------------------------------------------
 
+/** @param {{state?: any, spec?: any, assets?: any, isReset?: any, failed?: any}} changes */
 function changed({ state, spec, assets, isReset, failed }) {
   const { descriptor, views, revision, accepted } = watch.snapshot;
   document.title = byId("title").textContent = descriptor.title;
@@ -372,7 +374,7 @@ function restoreFocus(from) {
 
 const isObjectOrArray = (value) => value !== null && typeof value === "object";
 
-/** Return the value at a JSON pointer, or undefined. The page's SDK has its own copy in gsv_paths.js. */
+/** Return the value at a JSON pointer, or undefined. The SDK of pages has its own copy in web/sdk/paths.ts. */
 function valueAt(pointer) {
   let value = watch.snapshot.state;
   for (const part of pointer.split("/").slice(1)) {

@@ -1,3 +1,4 @@
+// @ts-check
 // The newest snapshot of one canvas, a picture. Nothing is requested until the user names a canvas.
 
 import { attempt, byId, element, request, time } from "./values.js";

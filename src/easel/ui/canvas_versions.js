@@ -1,3 +1,4 @@
+// @ts-check
 // The list of versions below a canvas: who wrote each, when, and what it changed; a person can restore one.
 //
 // The list is read when it is opened, and again after a change of the spec or the assets while it is open.

@@ -1,3 +1,4 @@
+// @ts-check
 // A copy of a canvas of the server: read once, updated by events, and read again after changes.
 //
 // Owns the cursor and the copy. `on` has: changed({state, spec, assets, isReset, failed}), over(reason).
@@ -32,7 +33,10 @@ export class CanvasWatch {
   confirmations = new Map(); // pending, by confirmation id
 
   constructor(gateway, canvasId, agentId, on) {
-    Object.assign(this, { gateway, canvasId, agentId, on });
+    this.gateway = gateway;
+    this.canvasId = canvasId;
+    this.agentId = agentId;
+    this.on = on;
   }
 
   #call(method, params = {}) { return this.gateway.call(method, { canvasId: this.canvasId, ...params }); }

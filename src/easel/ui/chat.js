@@ -1,3 +1,4 @@
+// @ts-check
 // The chat of one session: its turns as bubbles, the unsent messages, and scrolling to the newest.
 //
 // Nodes are created once and changed in place, so that an open detail or a selection stays while an answer

@@ -1,3 +1,4 @@
+// @ts-check
 // The errors of requests to the server, over HTTP and over the gateway.
 
 /** The server could not be reached, or the connection ended before the response. */
@@ -7,9 +8,12 @@ export class Unreachable extends Error {
 
 /** The server answered with an error. `code` is its HTTP status. */
 export class RequestRefused extends Error {
+  /** @param {{message: string, code: number, name: string, details?: any}} error */
   constructor({ message, code, name, details }) {
     super(message);
-    Object.assign(this, { code, name, details });
+    this.code = code;
+    this.name = name;
+    this.details = details;
   }
 
   toJSON() { return { message: this.message, code: this.code, name: this.name, details: this.details }; }

@@ -1,3 +1,4 @@
+// @ts-check
 // The console: sessions, the chat of one session, the state of its run, and a canvas, all live.
 //
 // Owns the selection and its subscriptions. The selection is stored in the address, so that a reload or a
@@ -86,6 +87,7 @@ function address({ session, run: runId, canvas: canvasId }) {
   return `#${new URLSearchParams({ session, ...optional })}`;
 }
 
+/** @param {{view?: any, [name: string]: any}} change */
 function go({ view, ...change }) {
   const hash = address({ ...selection(), ...change });
   if (location.hash !== hash) history.pushState(null, "", hash);
@@ -301,6 +303,7 @@ function showLength() {
   return has > may;
 }
 
+/** @returns {NodeListOf<HTMLElement>} */
 const viewButtons = () => document.querySelectorAll("#views button");
 
 function setView(view) {

@@ -1,3 +1,4 @@
+// @ts-check
 // Reconnecting subscriptions: the chat's WebSocket and the event streams.
 //
 // Owns cursors and the reaction to HTTP errors. Does not know tabs; of most events it reads only the sequence
@@ -13,6 +14,7 @@ const STREAM_LIMITS = { ask: Infinity, slow: Infinity, lost: 35 };
 const FRAME_TOO_LARGE = 1009; // the code with which the server closes a socket
 const MAX_LOSSES = 3; // of connections, while the same message was being sent
 const HISTORY_LIMIT = 30; // messages of a thread that are loaded first; the page requests earlier ones itself
+/** @returns {RequestInit} */
 const requestOptions = () => ({ cache: "no-store", signal: AbortSignal.timeout(REQUEST_TIMEOUT_MS) });
 
 class Link extends Reconnecting {

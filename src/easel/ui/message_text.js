@@ -1,3 +1,4 @@
+// @ts-check
 // The text of messages: strings with references to what was taken out of them. Pure: no DOM, no requests.
 
 const REFERENCE = /\[\[artifact:(art_[0-9a-f]{64})\]\]/;

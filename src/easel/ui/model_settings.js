@@ -1,3 +1,4 @@
+// @ts-check
 // The form of the user's model: provider, model, key, address and effort.
 //
 // The server returns a key masked. A typed key is sent once, and removed from the page.

@@ -1,3 +1,4 @@
+// @ts-check
 // A connection that is opened again after it breaks, with exponential backoff and jitter.
 //
 // Owns the retry timer, the number of the current attempt and the silence of the server. Does not know what
@@ -26,6 +27,12 @@ export class Reconnecting {
   attempt = 0; // callbacks of an earlier attempt must be ignored
   isLive = false;
   limits = SOCKET_LIMITS;
+
+  // What a subclass implements.
+  connect(_attempt) {}
+  disconnect() {}
+  ask() {}
+  onState(_state, _details) {}
 
   open() {
     if (connections.has(this)) return;

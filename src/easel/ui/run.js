@@ -1,3 +1,4 @@
+// @ts-check
 // The state of one run beside the chat: its status, its attempts and its boards.
 
 import {

@@ -1,3 +1,4 @@
+// @ts-check
 // The list of sessions: search, create, rename and delete.
 
 import { arrange, attempt, button, byId, element, request, time } from "./values.js";

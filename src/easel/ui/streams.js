@@ -1,3 +1,4 @@
+// @ts-check
 // All subscriptions of a browser in one SharedWorker, or in the page if there is no SharedWorker. RS-55
 //
 // Owns which tab subscribes to which stream. Any number of tabs share one connection per thread, run or
@@ -12,16 +13,24 @@ const FINAL_STATES = new Set(["ended", "missing", "refused", "signed-out"]);
 
 class Stream {
   constructor(kind, streamId, { includeInternal, isNew }, onChange) {
-    const subscribers = new Map(); // by subscription id: the port of its tab
-    Object.assign(this, { kind, streamId, includeInternal, isNew, onChange, subscribers, lastFocus: 0 });
+    this.kind = kind;
+    this.streamId = streamId;
+    this.includeInternal = includeInternal;
+    this.isNew = isNew;
+    this.onChange = onChange;
+    this.subscribers = new Map(); // by subscription id: the port of its tab
+    this.lastFocus = 0;
     this.restart();
   }
 
   restart() {
     this.link?.close();
-    Object.assign(this, { history: null, events: [], state: { is: "connecting" } });
+    this.history = null;
+    this.events = [];
+    this.state = { is: "connecting" };
     const listener = (message) => this.#receive(message);
     const name = encodeURIComponent(this.streamId);
+    /** @type {any} the link of a conversation, or that of events */
     this.link = this.kind === "chat"
       ? new ChatLink(name, this.includeInternal, this.isNew, listener)
       : new EventLink(`/sse/${this.kind}/${name}`, listener);
@@ -104,6 +113,10 @@ export class Streams {
     for (const tab of this.#tabs) if (tab !== except) tab.postMessage(message);
   }
 
+  /**
+   * @param {any} tab
+   * @param {any} request
+   */
   #run(tab, { command, id, key, text, topic, lock, ...params }) {
     const stream = [...this.#streams.values()].find((candidate) => candidate.subscribers.has(id));
     switch (command) {

@@ -1,3 +1,4 @@
+// @ts-check
 // A tab's subscriptions: a port to the browser's one SharedWorker, or to the same module in this page.
 
 const WORKER = "/ui/streams.js";

@@ -1,3 +1,4 @@
+// @ts-check
 // A thread as turns: each has a question, the run that works on it, and its answer. Pure: events in, turns
 // out.
 //

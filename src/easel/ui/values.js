@@ -1,3 +1,4 @@
+// @ts-check
 // The values of models and tools as DOM nodes, always as text and never as HTML; and requests to the HTTP
 // API.
 
@@ -9,6 +10,7 @@ const MAX_FETCHED_BYTES = 262_144; // shown of an offloaded value; its link open
 const MAX_LINE_LENGTH = 60; // characters of JSON that are shown on one line
 const ESCAPED_KEY = /^~+redacted$/;
 
+/** @returns {any} the element with this id; the page decides its type */
 export const byId = (id) => document.getElementById(id);
 
 export function element(tag, className = "", ...children) {

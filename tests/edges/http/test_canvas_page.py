@@ -116,7 +116,7 @@ FILES = [
     ("assets/",                    400, "application/json"),
     ("assets",                     404, "application/json"),
     ("",                           404, "application/json"),
-    ("gsv_paths.js",               404, "application/json"),
+    ("sdk/gsv.js",                 404, "application/json"),
     ("assets/%00",                 400, "application/json"),
 ]  # fmt: skip
 

@@ -1,8 +1,8 @@
 """The generated page of a canvas without an index.html: a button per action, the state as fields and tables.
 
-Owns the HTML that is generated from the spec; `gsv_generated.js` draws the state and follows its changes. The
-page uses the same attributes as any other page (`data-gsv-action`, `data-gsv-model`, `data-gsv-each`) and has
-the same policy.
+Owns the HTML that is generated from the spec; `web/sdk/generated/` draws the state and follows its changes.
+The page uses the same attributes as any other page (`data-gsv-action`, `data-gsv-model`, `data-gsv-each`) and
+has the same policy.
 """
 
 import html

@@ -8,7 +8,6 @@ canvas, at an unguessable address that expires. Does not own the headers that is
 import asyncio
 import time
 from dataclasses import replace
-from functools import cache
 from urllib.parse import quote
 
 from starlette.responses import HTMLResponse, Response
@@ -32,19 +31,7 @@ from easel.edges.http.pages import error_page, fill_page, read_ui_file, sign_in_
 from easel.errors import Forbidden, NotFound, Unavailable
 from easel.host.canvases.pages import PageView
 
-SDK_PARTS = (
-    "gsv_paths.js",
-    "gsv_bridge.js",
-    "gsv_formats.js",
-    "gsv_attributes.js",
-    "gsv_models.js",
-    "gsv_lists.js",
-    "gsv_actions.js",
-    "gsv_problems.js",
-    "gsv_bindings.js",
-    "gsv_start.js",
-)
-# Files of the SDK: every view has them in addition to its assets.
+# Files of the SDK, built from web/sdk: every view has them in addition to its assets.
 SDK_FILES = {
     "gsv.js": "text/javascript",
     "generated.js": "text/javascript",
@@ -52,13 +39,6 @@ SDK_FILES = {
 }
 PROBE = "probe.html"  # finds out whether the browser enforces the connection policy of a view. RS-63
 LONG_PAGE_BYTES = 100_000  # longer HTML is prepared in a thread
-
-
-@cache
-def _sdk_file(name: str) -> str:
-    if name == "gsv.js":
-        return '"use strict";\n(() => {\n' + "\n".join(map(read_ui_file, SDK_PARTS)) + "\n})();\n"
-    return read_ui_file(f"gsv_{name}")
 
 
 # --- the shell ----------------------------------------------------------------------------------------------
@@ -108,12 +88,12 @@ async def view_file(call: Call) -> Response:
     name = call.path["file"]
     if name in SDK_FILES:
         return Response(
-            _sdk_file(name),
+            read_ui_file(f"sdk/{name}"),
             headers={**file_headers(call.request), "content-type": f"{SDK_FILES[name]}; charset=utf-8"},
         )
     if name == PROBE:
         address, shell = _view_address(call), _origins(call).shell(call.request)
-        return HTMLResponse(read_ui_file("gsv_probe.html"), headers=probe_headers(address, shell))
+        return HTMLResponse(read_ui_file("canvas_probe.html"), headers=probe_headers(address, shell))
     if not name.startswith(FOLDER):
         raise NotFound(what="file", id=name[:200])
     try:
