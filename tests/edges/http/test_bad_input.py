@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from easel import errors
+from easel.edges.http import middleware
 from easel.edges.http.routes import ROUTES
 from tests.edges.http.live import LiveEasel, new_session, script
 from tests.edges.http.test_tenancy import BODIES
@@ -195,6 +196,20 @@ def test_body_without_declared_length_is_limited(counted: LiveEasel) -> None:
             yield b"x" * 65_536
 
     check_error(counted.ask("POST", "/api/runs", content=endless()), 413)
+
+
+def test_refused_client_that_sends_all_of_its_body_first_reads_the_response(
+    small_easel: LiveEasel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A connection that is closed with unread bytes would be reset, and the response lost."""
+    monkeypatch.setattr(middleware, "DISCARD_SECONDS", 60.0)
+    size = middleware.MAX_DISCARDED_BYTES - 1
+    head = (
+        f"POST /api/runs HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: {size}\r\n\r\n"
+    )
+    with socket.create_connection(small_easel.address, timeout=60) as connection:
+        connection.sendall(head.encode() + b"x" * size)
+        assert connection.recv(65_536).startswith(b"HTTP/1.1 401 ")
 
 
 def test_message_at_the_limit_is_accepted(easel: LiveEasel) -> None:
