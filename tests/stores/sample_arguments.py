@@ -156,6 +156,7 @@ SAMPLES: dict[str, tuple[Any, ...]] = {
     "params": ("{}",),
     "path": ("index.html",),
     "paths": (["index.html", "other.html"],),
+    "patch": (None, "{}"),
     "payload": ("{}",),
     "payloads": (["{}", "{}"],),
     "platform": ("linux",),

@@ -16,7 +16,7 @@ from easel.core.stream.envelope import Envelope
 from easel.ids import ArtifactId, RunId, WorkerId
 from easel.stores import named_sql
 from easel.stores.nouns.documents import report_drafts
-from easel.stores.rows.runs import event_columns
+from easel.stores.rows.runs import OUTSIDE_THREAD, event_columns
 from easel.stores.sqlite.documents import SQL as DOCUMENTS_SQL
 from easel.stores.sqlite.statements import run_steps
 
@@ -113,15 +113,15 @@ def add_events(
         if count
         else None
     )
-    outside_thread = {"account_id": None, "session_id": None, "thread_seq": None}
     rows = (
         {
             **event_columns(event),
             "run_id": run.run_id,
             "seq": seq,
+            "patch": None,
             "now": now,
             **(
-                outside_thread
+                OUTSIDE_THREAD
                 if place is None or head is None
                 else {**session, "thread_seq": head - count + place}
             ),
@@ -146,6 +146,7 @@ def add_question_deltas(
                 **run_key(run),
                 "seq": nth - count,
                 "thread_seq": thread_seq - count - 1 + nth,
+                "patch": None,
                 "now": now,
             }
             for nth, delta in enumerate(question.deltas, 1)

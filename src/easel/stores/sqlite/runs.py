@@ -16,11 +16,13 @@ from easel.core.run.run import Claim, NewRun, Run
 from easel.core.run.status import Status, is_terminal
 from easel.core.session.message import Message
 from easel.core.stream.envelope import Envelope
+from easel.core.stream.json_text import to_json
 from easel.core.stream.log import LAST_CURSOR, Bounds, LoggedEvent
 from easel.errors import IdempotencyConflict, Unavailable
 from easel.ids import AccountId, CanvasId, RunId, SessionId, WorkerId
 from easel.stores.nouns.turns import SqlTurns
 from easel.stores.rows.runs import (
+    OUTSIDE_THREAD,
     event_columns,
     from_stored_attachments,
     list_statement,
@@ -363,12 +365,13 @@ def _open_log(connection: sqlite3.Connection, claim: Claim, opening: Envelope, n
         return claim
     fetch_all(
         connection,
-        "open_log",
+        "add_event",
+        **event_columns(opening),
+        **OUTSIDE_THREAD,
         run_id=claim.run_id,
         seq=claim.last_seq,
-        attempt=claim.attempt,
+        patch=to_json({"attempt": claim.attempt, "provenance": {"run_id": claim.run_id}}),
         now=now,
-        **event_columns(opening),
     )
     return replace(claim, last_seq=claim.last_seq - 1)
 

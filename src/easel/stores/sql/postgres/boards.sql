@@ -25,12 +25,14 @@ with grown as (
         agent_id = excluded.agent_id, node_id = excluded.node_id, kind = excluded.kind,
         updated_at = excluded.updated_at
   returning created_at, updated_at
-), logged as (
-  insert into run_events (run_id, seq, event_type, visibility, payload, created_at)
-  select run_id, last_seq, :event_type::text, :visibility::text,
-         jsonb_set(:payload::text::jsonb, '{version}', to_jsonb(:version::bigint)), clock_timestamp()
+), events as (
+  select run_id, last_seq as seq, :event_type::text as event_type, :visibility::text as visibility,
+         jsonb_set(:payload::text::jsonb, '{version}', to_jsonb(:version::bigint)) as payload, account_id,
+         null::text as session_id, null::bigint as thread_seq
     from grown
-), named as (
+),
+  -- include: append_run_events
+, named as (
   select a.artifact_id from artifacts a, grown
    where a.account_id = grown.account_id and a.artifact_id = any(:artifact_ids::text[])
    order by a.artifact_id
