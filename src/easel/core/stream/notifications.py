@@ -31,6 +31,13 @@ class CanvasAppended(_Notification, frozen=True, tag="v"):
     seq: int
 
 
+class OrderAdvanced(_Notification, frozen=True, tag="a"):
+    """Events of a followed account were numbered."""
+
+    key: AccountId
+    seq: int
+
+
 class LogDeleted(_Notification, frozen=True, tag="x"):
     """A log was deleted. `what` is the kind of log, because a session and a canvas may have the same key."""
 
@@ -85,7 +92,7 @@ class ActionStopped(_Notification, frozen=True, tag="s"):
     event_id: str
 
 
-LogAppended = RunAppended | ThreadAppended | CanvasAppended
+LogAppended = RunAppended | ThreadAppended | CanvasAppended | OrderAdvanced
 Notification = (
     LogAppended
     | LogDeleted

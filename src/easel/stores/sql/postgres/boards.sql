@@ -12,7 +12,7 @@ with grown as (
      and (:worker_id::text is null
           or (owner_id = :worker_id and attempt = :attempt::int and status = 'running'
               and lease_until > clock_timestamp()))
-  returning run_id, account_id, last_seq
+  returning run_id, account_id, last_seq - 1 as base, last_seq
 ), kept as (
   insert into boards (run_id, board, edge_id, key, value, size, version, agent_id, node_id,
                       kind, created_at, updated_at)
@@ -32,6 +32,8 @@ with grown as (
     from grown
 ),
   -- include: append_run_events
+,
+  -- include: order_run_appends
 , named as (
   select a.artifact_id from artifacts a, grown
    where a.account_id = grown.account_id and a.artifact_id = any(:artifact_ids::text[])

@@ -178,6 +178,10 @@ with ended as (
     left join threaded t on true
 ),
   -- include: append_run_events
+, grown as (
+  select run_id, account_id, last_seq - cardinality(:event_types) as base, last_seq from ended
+),
+  -- include: order_run_appends
 , answered as (
   insert into messages (message_id, account_id, session_id, run_id, role, content, status, thread_seq,
                         payload)
@@ -204,6 +208,8 @@ events as (
                    to_jsonb(run_id)) as payload,
          account_id, session_id, null::bigint as thread_seq
     from taken where opens
+), grown as (
+  select run_id, account_id, last_seq - 1 as base, last_seq from taken where opens
 );
 
 -- define: claims
@@ -252,6 +258,8 @@ with next as (
   -- include: opening_events
 ,
   -- include: append_run_events
+,
+  -- include: order_run_appends
   -- include: claims
 ;
 
@@ -284,6 +292,8 @@ with lost as (
   -- include: opening_events
 ,
   -- include: append_run_events
+,
+  -- include: order_run_appends
   -- include: claims
 ;
 
@@ -395,6 +405,8 @@ with asked as (
     join grown g using (run_id)
 ),
   -- include: append_run_events
+,
+  -- include: order_run_appends
 , answered as (
   insert into messages (message_id, account_id, session_id, run_id, role, content, status, error_message,
                         thread_seq)
