@@ -1,10 +1,10 @@
 """What the order of an account's events costs its appends, in the two designs that were compared (0066).
 
-The product stores a row beside the append, only while the account is followed, and numbers it later. The
-other design takes a counter of the account in the transaction of the append, and stores the number beside each
-event or beside each append. Each variant has a database of its own; their rounds alternate within one process,
-so that the noise of the machine hits all of them alike. Processor time is compared, which other programs
-disturb less than time on the wall.
+The product stores a row beside the appends of a transaction, only while the account is followed, and numbers
+it later. The other design takes a counter of the account in the transaction of the append, and stores the
+number beside each event or beside each append. Each variant has a database of its own; their rounds alternate
+within one process, so that the noise of the machine hits all of them alike. The bar is on processor time,
+which other programs disturb less than time on the wall.
 """
 
 from __future__ import annotations

@@ -46,6 +46,7 @@ from easel.host.documents.transactions import DocumentTransactions
 from easel.host.models.choice import ChosenModels
 from easel.host.models.settings import UserSettings
 from easel.host.nodes.registry import NodeLimits, NodeRegistry
+from easel.host.order import AccountOrder
 from easel.host.ports import LogSource, Tool
 from easel.host.readiness import Readiness
 from easel.host.runs.queue import RunQueue
@@ -261,6 +262,7 @@ def build_services(shared: SharedServices, *, random: Callable[[], float] = rand
         tails=run_tails,
         threads=tails(THREADS, database.sessions),
         canvas_tails=tails(CANVASES, database.canvases),
+        order=AccountOrder(database.orders, notifier, poll_seconds=settings.poll_seconds),
         readiness=Readiness(database.runs),
         tools=shared.tools,
         invocations=ToolInvocations(shared.tools, audit, floor=parts.limits.floor),

@@ -109,13 +109,6 @@ class AccountOrder:
         for account_id in lost:
             await self._store.follow(account_id, FOLLOW_SECONDS)
 
-    async def end_expired(self) -> int:
-        """End following the accounts whose followers have gone. Returns how many."""
-        count = 0
-        while await self._store.end_expired() is not None:
-            count += 1
-        return count
-
     async def close(self) -> None:
         for loop in (self._passes, self._renewals):
             await loop.stop()
@@ -143,3 +136,11 @@ class AccountOrder:
             self._advance(notification.key, notification.seq)
         elif self._followers and isinstance(notification, RunAppended | CanvasAppended):
             self._passes.wake()
+
+
+async def end_expired_follows(store: OrderStore) -> int:
+    """End following the accounts whose followers have gone. Returns how many."""
+    count = 0
+    while await store.end_expired() is not None:
+        count += 1
+    return count

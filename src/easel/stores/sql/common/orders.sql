@@ -12,8 +12,12 @@ update account_orders set is_complete = true where account_id = :account_id and 
 
 -- name: renew_follows
 -- Follow these accounts for some seconds more. Returns those that are followed; following the others ended.
+-- The rows are locked in one order, so that no deadlock occurs.
 update account_orders set followed_until = clock_timestamp() + make_interval(secs => :seconds)
- where account_id = any(:account_ids::text[]) and followed_until is not null
+ where account_id in (select account_id from account_orders
+                       where account_id = any(:account_ids::text[]) and followed_until is not null
+                       order by account_id
+                         for update)
 returning account_id;
 
 -- name: read_orders

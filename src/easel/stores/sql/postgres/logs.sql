@@ -11,7 +11,7 @@ logged as (
 );
 
 -- define: order_run_appends
--- Let the appends to runs that have `grown` from `base` to `last_seq` be ordered, if their account is followed.
+-- Let the appends to runs that have `grown` from `base` to `last_seq` be ordered, if the account is followed.
 ordered as (
   insert into unordered_appends (account_id, appends)
   select g.account_id, json_agg(json_build_array('run', g.run_id, g.base + 1, g.last_seq))
