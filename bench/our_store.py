@@ -13,9 +13,10 @@ from easel.core.run.batch import Batch
 from easel.core.run.events import UNCLAIMED_RUN_ID, RunEvents
 from easel.core.run.run import Claim, NewRun
 from easel.core.run.status import Status
-from easel.ids import OWNER, SessionId, WorkerId, answer_id, new_run_id, new_worker_id
+from easel.ids import OWNER, AccountId, SessionId, WorkerId, answer_id, new_run_id, new_worker_id
 from easel.settings import Settings
 from easel.stores.postgres import PostgresDatabase, open_postgres
+from easel.stores.sqlite import SqliteDatabase
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -26,6 +27,8 @@ CLAIM_SECONDS = 600.0
 # Longer than any measurement: renewing is not what is measured.
 OPENING = RunEvents(UNCLAIMED_RUN_ID, agent_id="main", node_id="bench").start(0)
 _sessions = count(1)
+
+Database = PostgresDatabase | SqliteDatabase
 
 
 @asynccontextmanager
@@ -40,12 +43,12 @@ async def opened(setting: Setting) -> AsyncIterator[tuple[PostgresDatabase, str]
             await database.close()
 
 
-async def enqueue(database: PostgresDatabase, runs: int) -> None:
+async def enqueue(database: Database, runs: int, account_id: AccountId = OWNER) -> None:
     """Queue no-op runs, each in a session of its own."""
     new = (
         NewRun(
             new_run_id(),
-            OWNER,
+            account_id,
             SessionId(f"bench-{next(_sessions)}"),
             "noop",
             max_attempts=Settings().max_attempts,
@@ -59,9 +62,7 @@ def worker() -> WorkerId:
     return new_worker_id()
 
 
-async def claim(
-    database: PostgresDatabase, worker_id: WorkerId, room: int, after_turn: int = 0
-) -> list[Claim]:
+async def claim(database: Database, worker_id: WorkerId, room: int, after_turn: int = 0) -> list[Claim]:
     return await database.runs.claim_queued(worker_id, room, CLAIM_SECONDS, after_turn, OPENING)
 
 

@@ -14,6 +14,7 @@ import timeit
 from typing import TYPE_CHECKING
 
 from bench import our_store
+from bench.account_order import order_costs
 from bench.figures import Figure, at_least, at_most, median
 from bench.setting import ROOT, Setting, connected, find_pgbench
 from easel.core.run.batch import Batch
@@ -79,6 +80,7 @@ async def appends(setting: Setting) -> list[Figure]:
             bar=0.75,
             against=against,
         ),
+        *await order_costs(setting),
     ]
 
 

@@ -326,6 +326,18 @@ FILL = [
         created_at=PAST,
         updated_at=PAST,
     ),
+    rows("account_orders", 1_000, account_id="'user' || n", last_seq="n", oldest_seq="1"),
+    rows("account_orders", 1, account_id="'owner'", last_seq="13000", followed_until=PAST),
+    rows("unordered_appends", account_id="'user' || n % 1000", appends="'[]'"),
+    rows(
+        "ordered_appends",
+        account_id="'user' || n % 1000",
+        server_seq="n",
+        log_type="'run'",
+        log_id="'r' || n",
+        first_seq="1",
+        last_seq="1",
+    ),
     rows("ended_sign_ins", sign_in_id="'sign_in' || n", account_id="'owner'", forget_at=FUTURE),
 ]
 

@@ -108,6 +108,9 @@ class Store:
         """Delete everything but the owner; runs and events are deleted with their session or canvas."""
         statements = [
             "delete from sessions",
+            "delete from account_orders",
+            "delete from unordered_appends",
+            "delete from ordered_appends",
             "delete from ended_threads",
             "delete from canvases",
             "delete from ended_canvases",

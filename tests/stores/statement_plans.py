@@ -52,6 +52,7 @@ def all_statements(dialect: str) -> list[tuple[str, Statement]]:
             for name in ("common", dialect)
             for file in folder.joinpath(name).iterdir()
         }
+        - {"logs"}  # definitions, which the other nouns include
     )
     return [
         (f"{noun}.{name}", statement)

@@ -65,6 +65,7 @@ async def serve(
             await services.views.periodic.stop()
         for tails in (services.tails, services.threads, services.canvas_tails, services.account_tails):
             await tails.close()
+        await services.order.close()
         await server.stop()
         await services.revocation.close()
 

@@ -48,6 +48,7 @@ from easel.host.documents.transactions import DocumentTransactions
 from easel.host.models.choice import ChosenModels
 from easel.host.models.settings import UserSettings
 from easel.host.nodes.registry import NodeLimits, NodeRegistry
+from easel.host.order import AccountOrder
 from easel.host.ports import LogSource, Tool
 from easel.host.readiness import Readiness
 from easel.host.runs.queue import RunQueue
@@ -271,6 +272,7 @@ def build_services(shared: SharedServices, *, random: Callable[[], float] = rand
         threads=tails(THREADS, database.sessions),
         canvas_tails=tails(CANVASES, database.canvases),
         account_tails=tails(ACCOUNTS, database.accounts),
+        order=AccountOrder(database.orders, notifier, poll_seconds=settings.poll_seconds),
         readiness=Readiness(database.runs),
         tools=shared.tools,
         invocations=ToolInvocations(shared.tools, audit, floor=parts.limits.floor),

@@ -1,5 +1,7 @@
 """Build the worker of one process and collect its background work."""
 
+from functools import partial
+
 from easel.assembly.services import SharedServices
 from easel.core.run.limits import LoopLimits
 from easel.host.actions.retention import RecordRetention
@@ -7,6 +9,7 @@ from easel.host.artifacts.references import ReferenceRelease
 from easel.host.audit.chain import AuditRetention
 from easel.host.canvases.log_retention import CanvasLogRetention
 from easel.host.deletions import DeletionPurge
+from easel.host.order import EXPIRE_SECONDS, end_expired_follows
 from easel.host.periodic import Periodic, Work
 from easel.host.runs.context import ContextSource
 from easel.host.runs.execution import RunExecution
@@ -100,6 +103,12 @@ def build_worker(shared: SharedServices) -> RunWorker:
                 database.audit, resources.audit, days=settings.audit_days, key=resources.signing_key
             ).periodic(),
             *sweeps(shared, retention_seconds),
+            shared_periodic(
+                database.sweeps,
+                "orders.expire",
+                EXPIRE_SECONDS,
+                partial(end_expired_follows, database.orders),
+            ),
             *shared.leases.periodics(),
             shared.nodes.periodic(),
             shared.incoming_calls.periodic(),

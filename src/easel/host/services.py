@@ -20,6 +20,7 @@ from easel.host.documents.service import Documents
 from easel.host.models.choice import ChosenModels
 from easel.host.models.settings import UserSettings
 from easel.host.nodes.registry import NodeRegistry
+from easel.host.order import AccountOrder
 from easel.host.readiness import Readiness
 from easel.host.runs.queue import RunQueue
 from easel.host.secrets import Secrets
@@ -48,6 +49,7 @@ class Services:
     threads: Tails  # streams of the threads of sessions
     canvas_tails: Tails
     account_tails: Tails
+    order: AccountOrder  # of the events of an account, for clients that follow it
     boards: Boards
     artifacts: Artifacts
     readiness: Readiness

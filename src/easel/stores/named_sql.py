@@ -4,6 +4,7 @@
 Parameters are written `:name`; for Postgres they become `$1 …` in the order of their first use.
 `-- define: NAME` names a piece of SQL that the line `-- include: NAME` inserts into a later statement, so
 that a column list is written once per noun. A statement in `common` may include a definition of its dialect.
+Those of `sql/{dialect}/logs.sql`, which append events, are for all nouns.
 
 A statement in `sql/common/` is written for Postgres; for SQLite its words are replaced by those below, where
 `:now` is the time of the database in microseconds and a list is JSON.
@@ -54,6 +55,7 @@ class Statement:
 def load(dialect: str, *nouns: str) -> dict[str, Statement]:
     """Return the statements of one or more nouns, which must not have a name in common."""
     folder = resources.files("easel.stores").joinpath("sql")
+    nouns = ("logs", *nouns)
     files = [folder.joinpath(name, f"{noun}.sql") for noun in nouns for name in ("common", dialect)]
     text = "\n".join(file.read_text("utf-8") for file in files if file.is_file())
     for words, replacement in _SQLITE_WORDS if dialect == "sqlite" else ():

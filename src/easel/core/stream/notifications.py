@@ -36,6 +36,13 @@ class AccountAppended(_Notification, frozen=True, tag="a"):
     seq: int
 
 
+class OrderAdvanced(_Notification, frozen=True, tag="m"):
+    """Events of a followed account were numbered."""
+
+    key: AccountId
+    seq: int
+
+
 class LogDeleted(_Notification, frozen=True, tag="x"):
     """A log was deleted. `what` is the kind of log, because a session and a canvas may have the same key."""
 
@@ -90,7 +97,7 @@ class ActionStopped(_Notification, frozen=True, tag="s"):
     event_id: str
 
 
-LogAppended = RunAppended | ThreadAppended | CanvasAppended | AccountAppended
+LogAppended = RunAppended | ThreadAppended | CanvasAppended | AccountAppended | OrderAdvanced
 Notification = (
     LogAppended
     | LogDeleted

@@ -9,6 +9,7 @@ from easel.stores.nouns.canvas_versions import SqlCanvasVersions
 from easel.stores.nouns.deletions import SqlDeletions
 from easel.stores.nouns.executions import SqlExecutions
 from easel.stores.nouns.nodes import SqlNodes
+from easel.stores.nouns.orders import SqlOrders
 from easel.stores.nouns.references import SqlReferences
 from easel.stores.nouns.secrets import SqlSecrets
 from easel.stores.nouns.sessions import SqlSessions
@@ -37,3 +38,4 @@ class NounStores:
         self.calls = SqlCalls(statements("calls"))
         self.nodes = SqlNodes(statements("nodes"))
         self.sweeps = SqlSweeps(statements("sweeps"))
+        self.orders = SqlOrders(statements("orders"))

@@ -92,7 +92,13 @@ def _purge_account(ids: Ids) -> Steps[int]:
     for take, purge in (("take_session", _purge_session), ("take_canvas", _purge_canvas)):
         if taken := (yield take, ids):
             return (yield from purge(dict(taken[0])))
-    for name in ("purge_ended_threads", "purge_ended_canvases", "purge_artifacts"):
+    for name in (
+        "purge_ended_threads",
+        "purge_ended_canvases",
+        "purge_artifacts",
+        "purge_unordered",
+        "purge_ordered",
+    ):
         if deleted := (yield name, {**ids, "limit": MAX_PURGED_ROWS}):
             return len(deleted)
     yield "delete_account", ids

@@ -11,6 +11,7 @@ from easel.stores.postgres.canvases import PostgresCanvases
 from easel.stores.postgres.database import PostgresDatabase, check_version, translate_connect_errors
 from easel.stores.postgres.documents import PostgresDocuments
 from easel.stores.postgres.notifier import PostgresNotifier
+from easel.stores.postgres.orders import PostgresOrders
 from easel.stores.postgres.runs import PostgresRuns
 from easel.stores.rows.documents import DEFAULT_MAX_VERSIONS
 
@@ -58,5 +59,6 @@ async def open_postgres(
     database.documents = PostgresDocuments(database, max_document_versions)
     database.audit = PostgresAudit(database)
     database.boards = PostgresBoards(database)
+    database.orders = PostgresOrders(database)
     database.notifier = PostgresNotifier(options, timeout)
     return database

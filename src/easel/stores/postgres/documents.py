@@ -51,6 +51,6 @@ def _release_leases(leased: "Sequence[Row]", claim: "Claim") -> "Steps[list[Canv
         if rows:
             canvas_id = CanvasId(ids["canvas_id"])
             event = released_event(canvas_id, rows[0]["revision"], rows[0]["epoch"], claim.run_id)
-            yield "append_canvas_events", {**ids, **events_columns([event])}
+            yield "append_document_events", {**ids, **events_columns([event])}
             released.append(canvas_id)
     return released

@@ -16,6 +16,7 @@ from easel.core.stream.json_text import to_json
 from easel.core.stream.log import LoggedEvent
 from easel.core.stream.message_text import Marker
 
+OUTSIDE_THREAD = {"account_id": None, "session_id": None, "thread_seq": None}  # columns of an event
 VISIBILITY = {visibility.value: visibility for visibility in Visibility}
 
 Row = Mapping[str, Any]

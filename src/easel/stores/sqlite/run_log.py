@@ -13,10 +13,11 @@ from easel.core.run.run import Claim, NewRun, Run
 from easel.core.run.status import Status
 from easel.core.session.message import Message
 from easel.core.stream.envelope import Envelope
-from easel.ids import ArtifactId, RunId, WorkerId
+from easel.core.stream.order import LogType
+from easel.ids import AccountId, ArtifactId, RunId, WorkerId
 from easel.stores import named_sql
 from easel.stores.nouns.documents import report_drafts
-from easel.stores.rows.runs import event_columns
+from easel.stores.rows.runs import OUTSIDE_THREAD, event_columns
 from easel.stores.sqlite.documents import SQL as DOCUMENTS_SQL
 from easel.stores.sqlite.statements import run_steps
 
@@ -113,15 +114,15 @@ def add_events(
         if count
         else None
     )
-    outside_thread = {"account_id": None, "session_id": None, "thread_seq": None}
     rows = (
         {
             **event_columns(event),
             "run_id": run.run_id,
             "seq": seq,
+            "patch": None,
             "now": now,
             **(
-                outside_thread
+                OUTSIDE_THREAD
                 if place is None or head is None
                 else {**session, "thread_seq": head - count + place}
             ),
@@ -129,8 +130,18 @@ def add_events(
         for seq, (event, place) in enumerate(zip(events, places, strict=True), last_seq + 1)
     )
     connection.executemany(SQL["add_event"].sql, rows)
+    order_append(connection, run.account_id, run.run_id, last_seq, len(events))
     add_references(connection, run, frozenset[ArtifactId]().union(*(event.refers_to for event in events)))
     return head
+
+
+def order_append(
+    connection: sqlite3.Connection, account_id: AccountId, run_id: RunId, last_seq: int, count: int
+) -> None:
+    """Let the append after position `last_seq` of the run's log be ordered, if the account is followed."""
+    log = {"account_id": account_id, "log_type": LogType.RUN.value, "log_id": run_id}
+    if count:
+        fetch_all(connection, "order_run_append", first_seq=last_seq + 1, last_seq=last_seq + count, **log)
 
 
 def add_question_deltas(
@@ -146,6 +157,7 @@ def add_question_deltas(
                 **run_key(run),
                 "seq": nth - count,
                 "thread_seq": thread_seq - count - 1 + nth,
+                "patch": None,
                 "now": now,
             }
             for nth, delta in enumerate(question.deltas, 1)

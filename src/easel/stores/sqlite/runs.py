@@ -17,12 +17,14 @@ from easel.core.run.status import Status
 from easel.core.session.events import CREATED, RENAMED
 from easel.core.session.message import Message
 from easel.core.stream.envelope import Envelope
+from easel.core.stream.json_text import to_json
 from easel.errors import IdempotencyConflict, Unavailable
 from easel.ids import AccountId, CanvasId, RunId, WorkerId
 from easel.stores import named_sql
 from easel.stores.nouns.runs import SqlRuns
 from easel.stores.nouns.sessions import append_event
 from easel.stores.rows.runs import (
+    OUTSIDE_THREAD,
     event_columns,
     from_stored_attachments,
     to_run,
@@ -313,13 +315,15 @@ def _open_log(connection: sqlite3.Connection, claim: Claim, opening: Envelope, n
         return claim
     fetch_all(
         connection,
-        "open_log",
+        "add_event",
+        **event_columns(opening),
+        **OUTSIDE_THREAD,
         run_id=claim.run_id,
         seq=claim.last_seq,
-        attempt=claim.attempt,
+        patch=to_json({"attempt": claim.attempt, "provenance": {"run_id": claim.run_id}}),
         now=now,
-        **event_columns(opening),
     )
+    run_log.order_append(connection, claim.account_id, claim.run_id, claim.last_seq - 1, 1)
     return replace(claim, last_seq=claim.last_seq - 1)
 
 

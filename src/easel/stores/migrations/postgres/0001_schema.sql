@@ -527,6 +527,42 @@ create table calls (
 create index calls_target_idx on calls(target) where status <> 'answered';
 create index calls_deadline_idx on calls(deadline);
 
+-- The order of all events of an account, for clients that follow the account: a number for each event over
+-- all logs. Numbers run on when following ends and starts again, so that an old one is never valid again.
+create table account_orders (
+  account_id text primary key references accounts(account_id) on delete cascade,
+  -- The order has the numbers from oldest_seq to last_seq.
+  oldest_seq bigint not null default 1, last_seq bigint not null default 0,
+  -- Until when the account is followed unless renewed; null: it is not, and its appends are not ordered.
+  followed_until timestamptz,
+  -- Whether every append that has not committed yet will be ordered.
+  is_complete boolean not null default false,
+  constraint complete_means_followed check (followed_until is not null or not is_complete),
+  constraint seq_in_order check (oldest_seq >= 1 and last_seq >= 0 and oldest_seq <= last_seq + 1)
+) with (fillfactor = 50);
+-- Followed accounts, which are few.
+create index account_orders_followed_idx on account_orders(followed_until) where followed_until is not null;
+
+-- Appends to the logs of followed accounts that have no number yet, one row for each transaction: a JSON list
+-- of [log_type, log_id, first_seq, last_seq]. append_no is taken under the locks of the logs. Without a
+-- foreign key, which each append would check.
+create table unordered_appends (
+  account_id text not null,
+  append_no bigint generated always as identity,
+  appends json not null,
+  primary key (account_id, append_no)
+) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000);
+
+-- The order: each row numbers the events of one log from first_seq to last_seq, up to server_seq.
+create table ordered_appends (
+  account_id text not null references account_orders(account_id) on delete cascade,
+  server_seq bigint not null,
+  log_type text not null constraint log_type_is_known check (log_type in ('run', 'canvas', 'account')),
+  log_id text not null, first_seq bigint not null, last_seq bigint not null,
+  primary key (account_id, server_seq),
+  constraint append_has_events check (first_seq <= last_seq)
+);
+
 -- The audit chain: the hash of each record covers the record before, so that edits, removals and reordering
 -- are detected.
 create table audit (
@@ -604,6 +640,10 @@ begin
               'provenance', event::jsonb->'provenance'
                 || jsonb_build_object('agent_id', for_account, 'run_id', by_run)),
             clock_timestamp());
+    insert into unordered_appends (account_id, appends)
+    select o.account_id,
+           json_build_array(json_build_array('canvas', leased.canvas_id, place.last_seq, place.last_seq))
+      from account_orders o where o.account_id = for_account and o.followed_until is not null;
     ended := ended || leased.canvas_id;
   end loop;
   return ended;

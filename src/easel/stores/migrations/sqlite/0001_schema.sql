@@ -403,6 +403,31 @@ create table calls (
 create index calls_target_idx on calls(target) where status <> 'answered';
 create index calls_deadline_idx on calls(deadline);
 
+create table account_orders (
+  account_id text not null primary key references accounts(account_id) on delete cascade,
+  oldest_seq integer not null default 1, last_seq integer not null default 0,
+  followed_until integer,
+  is_complete integer not null default 0 check (is_complete in (0, 1)),
+  constraint complete_means_followed check (followed_until is not null or not is_complete),
+  constraint seq_in_order check (oldest_seq >= 1 and last_seq >= 0 and oldest_seq <= last_seq + 1)
+) strict;
+create index account_orders_followed_idx on account_orders(followed_until) where followed_until is not null;
+
+create table unordered_appends (
+  append_no integer not null primary key,
+  account_id text not null, appends text not null
+) strict;
+create index unordered_appends_account_idx on unordered_appends(account_id, append_no);
+
+create table ordered_appends (
+  account_id text not null references account_orders(account_id) on delete cascade,
+  server_seq integer not null,
+  log_type text not null constraint log_type_is_known check (log_type in ('run', 'canvas', 'account')),
+  log_id text not null, first_seq integer not null, last_seq integer not null,
+  primary key (account_id, server_seq),
+  constraint append_has_events check (first_seq <= last_seq)
+) strict, without rowid;
+
 create table audit (
   seq integer not null primary key,
   account_id text not null, at integer not null,

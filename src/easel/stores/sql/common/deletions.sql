@@ -157,6 +157,22 @@ delete from artifacts
                          order by artifact_id limit :limit))
 returning 1;
 
+-- name: purge_unordered
+-- Delete some appends of a deleted account that have no number.
+delete from unordered_appends
+ where account_id = :account_id
+   and append_no in (select append_no from unordered_appends where account_id = :account_id
+                      order by append_no limit :limit)
+returning 1;
+
+-- name: purge_ordered
+-- Delete some numbered appends of a deleted account.
+delete from ordered_appends
+ where account_id = :account_id
+   and server_seq in (select server_seq from ordered_appends where account_id = :account_id
+                       order by server_seq limit :limit)
+returning 1;
+
 -- name: delete_account
 -- Delete a deleted account with its few other rows: tokens, settings, secrets and nodes.
 delete from accounts where account_id = :account_id and deleted_at is not null;

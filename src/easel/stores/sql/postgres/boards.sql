@@ -12,7 +12,7 @@ with grown as (
      and (:worker_id::text is null
           or (owner_id = :worker_id and attempt = :attempt::int and status = 'running'
               and lease_until > clock_timestamp()))
-  returning run_id, account_id, last_seq
+  returning run_id, account_id, last_seq - 1 as base, last_seq
 ), kept as (
   insert into boards (run_id, board, edge_id, key, value, size, version, agent_id, node_id,
                       kind, created_at, updated_at)
@@ -25,12 +25,16 @@ with grown as (
         agent_id = excluded.agent_id, node_id = excluded.node_id, kind = excluded.kind,
         updated_at = excluded.updated_at
   returning created_at, updated_at
-), logged as (
-  insert into run_events (run_id, seq, event_type, visibility, payload, created_at)
-  select run_id, last_seq, :event_type::text, :visibility::text,
-         jsonb_set(:payload::text::jsonb, '{version}', to_jsonb(:version::bigint)), clock_timestamp()
+), events as (
+  select run_id, last_seq as seq, :event_type::text as event_type, :visibility::text as visibility,
+         jsonb_set(:payload::text::jsonb, '{version}', to_jsonb(:version::bigint)) as payload, account_id,
+         null::text as session_id, null::bigint as thread_seq
     from grown
-), named as (
+),
+  -- include: append_run_events
+,
+  -- include: order_run_appends
+, named as (
   select a.artifact_id from artifacts a, grown
    where a.account_id = grown.account_id and a.artifact_id = any(:artifact_ids::text[])
    order by a.artifact_id

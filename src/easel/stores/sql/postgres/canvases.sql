@@ -5,7 +5,7 @@
 with ended as (
   select coalesce(max(last_seq), 0) as seq from ended_canvases
    where account_id = :account_id and canvas_id = :canvas_id
-), made as (
+), grown as (
   insert into canvases (account_id, canvas_id, agent_id, title, owner_session_key, spec, state, is_accepted,
                         tool_hints, written_by, titled_by, written_at, oldest_seq, last_seq)
   select :account_id, :canvas_id, :agent_id, :title, :owner_session_key, :spec::text::jsonb,
@@ -15,21 +15,19 @@ with ended as (
    where not exists (select 1 from canvases where account_id = :account_id and canvas_id = :canvas_id)
   on conflict do nothing
   returning *
-), logged as (
-  insert into canvas_events (account_id, canvas_id, seq, event_type, visibility, payload)
-  select account_id, canvas_id, last_seq, :event_type, :visibility, :payload::text::jsonb from made
-), referred as (
+),
+  -- include: append_canvas_events
+, referred as (
   insert into artifact_refs (account_id, artifact_id, canvas_id, mentioned_seq)
-  select a.account_id, a.artifact_id, made.canvas_id, made.last_seq
-    from made
-    join artifacts a on a.account_id = made.account_id and a.artifact_id = any(:logs::text[])
-     and a.is_stored
+  select a.account_id, a.artifact_id, g.canvas_id, g.last_seq
+    from grown g
+    join artifacts a on a.account_id = g.account_id and a.artifact_id = any(:logs::text[]) and a.is_stored
      for key share of a
 )
 select account_id, canvas_id, agent_id, title, owner_session_key, spec::text as spec, state::text as state,
        revision, last_seq, spec_revision,
        is_accepted, tool_hints, written_by, titled_by, unreviewed, created_at, updated_at
-  from made;
+  from grown;
 
 -- name: lock_canvas
 -- Lock a canvas until the transaction ends.
@@ -97,14 +95,9 @@ with grown as (
                            else greatest(clock_timestamp(), updated_at + interval '1 millisecond') end
    where account_id = :account_id and canvas_id = :canvas_id
   returning account_id, canvas_id, revision, last_seq, spec_revision, is_accepted, updated_at
-), logged as (
-  insert into canvas_events (account_id, canvas_id, seq, event_type, visibility, payload, created_at)
-  select account_id, canvas_id, last_seq - cardinality(:event_types) + e.nth, e.event_type, e.visibility,
-         e.payload::jsonb, clock_timestamp()
-    from grown,
-         unnest(:event_types::text[], :visibilities::text[], :payloads::text[])
-           with ordinality as e(event_type, visibility, payload, nth)
-), referred as (
+),
+  -- include: append_canvas_events
+, referred as (
   insert into artifact_refs (account_id, artifact_id, canvas_id, mentioned_seq)
   select a.account_id, a.artifact_id, g.canvas_id, g.last_seq
     from grown g

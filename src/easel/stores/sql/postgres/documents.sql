@@ -56,24 +56,21 @@ select canvas_id from documents
  where account_id = :account_id and session_id = :session_id and is_active
  order by created_at desc, canvas_id desc limit :limit;
 
--- define: append_events
--- Append events to the log of a canvas, whose revision stays.
+-- define: take_positions
+-- Take log positions for events of a canvas, whose revision stays.
 grown as (
   update canvases set last_seq = last_seq + cardinality(:event_types::text[])
    where account_id = :account_id and canvas_id = :canvas_id and cardinality(:event_types::text[]) > 0
   returning account_id, canvas_id, last_seq
-)
-insert into canvas_events (account_id, canvas_id, seq, event_type, visibility, payload, created_at)
-select account_id, canvas_id, last_seq - cardinality(:event_types) + e.nth, e.event_type, e.visibility,
-       e.payload::jsonb, clock_timestamp()
-  from grown,
-       unnest(:event_types::text[], :visibilities::text[], :payloads::text[])
-         with ordinality as e(event_type, visibility, payload, nth);
+);
 
--- name: append_canvas_events
+-- name: append_document_events
 -- Append events to the log of a canvas, whose revision stays. Requires the lock of the canvas.
 with
-  -- include: append_events
+  -- include: take_positions
+,
+  -- include: append_canvas_events
+select from grown;
 
 -- name: change_document
 -- Store the lease of a document, the lines that its holder was shown, and whether it has a new text. Appends
@@ -86,7 +83,10 @@ with changed as (
          has_unreported = has_unreported or :has_new_text
    where account_id = :account_id and canvas_id = :canvas_id
 ),
-  -- include: append_events
+  -- include: take_positions
+,
+  -- include: append_canvas_events
+select from grown;
 
 -- name: rt_save_artefact_draft
 -- Store a text. It replaces the newest draft if that is of the same author and is not closed. Requires the

@@ -53,13 +53,14 @@ with ended as (
   select :message_id::text, :account_id, :session_id, :run_id, 'user', :content::text::jsonb, last_thread_seq,
          :payload::text::jsonb from place
    where :message_id is not null
-), streamed as (
-  insert into run_events (run_id, seq, event_type, visibility, payload, created_at, account_id, session_id,
-                          thread_seq)
-  select :run_id, nth - :spoken + 1, 'message.delta', 'public', payload::jsonb, clock_timestamp(),
-         :account_id, :session_id, place.last_thread_seq - :spoken + nth
+), events as (
+  select :run_id as run_id, nth - :spoken + 1 as seq, 'message.delta' as event_type, 'public' as visibility,
+         payload, :account_id as account_id, :session_id as session_id,
+         place.last_thread_seq - :spoken + nth as thread_seq
     from place cross join unnest(:deltas::text[]) with ordinality as d(payload, nth)
-), referred as (
+),
+  -- include: append_run_events
+, referred as (
   insert into artifact_refs (account_id, artifact_id, run_id)
   select account_id, artifact_id, :run_id from artifacts a, place
    where account_id = :account_id and artifact_id = any(:refers_to::text[]) and is_stored
@@ -175,18 +176,20 @@ with ended as (
     from ended
    where :spoken > 0 and s.account_id = ended.account_id and s.session_id = ended.session_id
   returning s.last_thread_seq - :spoken as base, s.last_thread_seq
-), logged as (
-  insert into run_events (run_id, seq, event_type, visibility, payload, created_at, account_id, session_id,
-                          thread_seq)
-  select ended.run_id, ended.last_seq - cardinality(:event_types::text[]) + e.nth, e.event_type, e.visibility,
-         e.payload::jsonb, clock_timestamp(),
-         case when e.spoken_nth is not null then account_id end,
-         case when e.spoken_nth is not null then session_id end, t.base + e.spoken_nth
+), events as (
+  select ended.run_id, ended.last_seq - cardinality(:event_types::text[]) + e.nth as seq, e.event_type,
+         e.visibility, e.payload, ended.account_id, ended.session_id, t.base + e.spoken_nth as thread_seq
     from ended
     cross join unnest(:event_types::text[], :visibilities::text[], :payloads::text[], :spoken_nths::int[])
       with ordinality as e(event_type, visibility, payload, spoken_nth, nth)
     left join threaded t on true
-), answered as (
+),
+  -- include: append_run_events
+, grown as (
+  select run_id, account_id, last_seq - cardinality(:event_types) as base, last_seq from ended
+),
+  -- include: order_run_appends
+, answered as (
   insert into messages (message_id, account_id, session_id, run_id, role, content, status, thread_seq,
                         payload)
   select :message_id::text, ended.account_id, ended.session_id, ended.run_id, 'assistant',
@@ -204,12 +207,30 @@ with ended as (
 )
 select ended.*, t.last_thread_seq as thread_seq from ended left join threaded t on true;
 
--- define: session_has_document
--- Whether the session of a claimed run has a document. A scalar subquery instead of `exists`, for which
--- Postgres may read all documents.
-(select true from documents d
-  where d.account_id = taken.account_id and d.session_id = taken.session_id and d.is_active
-  limit 1) is not null;
+-- define: opening_events
+-- The opening event of each run that was `taken`, with the attempt and the run id filled in.
+events as (
+  select run_id, last_seq as seq, :event_type::text as event_type, :visibility::text as visibility,
+         jsonb_set(jsonb_set(:opening::text::jsonb, '{attempt}', to_jsonb(attempt)), '{provenance,run_id}',
+                   to_jsonb(run_id)) as payload,
+         account_id, session_id, null::bigint as thread_seq
+    from taken where opens
+), grown as (
+  select run_id, account_id, last_seq - 1 as base, last_seq from taken where opens
+);
+
+-- define: claims
+-- The claims of the runs that were `taken`, with the log position before the opening event. Whether the
+-- session has a document is a scalar subquery instead of `exists`, for which Postgres may read all documents.
+select run_id, attempt, account_id, session_id, input_text, input_attachments, max_attempts,
+       last_seq - opens::int as last_seq, turn_no,
+       extract(epoch from clock_timestamp() - created_at)::float8 as queued_seconds,
+       extract(epoch from clock_timestamp() - started_at)::float8 as running_seconds,
+       cancel_requested_at is not null as cancel_requested,
+       (select true from documents d
+         where d.account_id = taken.account_id and d.session_id = taken.session_id and d.is_active
+         limit 1) is not null as has_document
+  from taken;
 
 -- define: account_is_active
 -- Whether the account of the run is not disabled. A scalar subquery, which always uses the primary key.
@@ -239,22 +260,15 @@ with next as (
          lease_until = clock_timestamp() + make_interval(secs => :seconds)
     from next
    where r.run_id = next.run_id
-  returning r.*
-), opened as (
-  insert into run_events (run_id, seq, event_type, visibility, payload, created_at)
-  select run_id, last_seq, :event_type::text, :visibility::text,
-         jsonb_set(jsonb_set(:opening::jsonb, '{attempt}', to_jsonb(attempt)), '{provenance,run_id}',
-                   to_jsonb(run_id)), clock_timestamp()
-    from taken where :opening is not null
-)
-select run_id, attempt, account_id, session_id, input_text, input_attachments, max_attempts,
-       last_seq - (:opening is not null)::int as last_seq, turn_no,
-       extract(epoch from clock_timestamp() - created_at)::float8 as queued_seconds,
-       extract(epoch from clock_timestamp() - started_at)::float8 as running_seconds,
-       cancel_requested_at is not null as cancel_requested,
-       -- include: session_has_document
-       as has_document
-  from taken;
+  returning r.*, :opening::text is not null as opens
+),
+  -- include: opening_events
+,
+  -- include: append_run_events
+,
+  -- include: order_run_appends
+  -- include: claims
+;
 
 -- name: claim_expired
 -- Claim runs whose claim has expired by the database's clock, and append the opening event of the next
@@ -281,21 +295,14 @@ with lost as (
     from lost
    where r.run_id = lost.run_id
   returning r.*, lost.opens
-), opened as (
-  insert into run_events (run_id, seq, event_type, visibility, payload, created_at)
-  select run_id, last_seq, :event_type::text, :visibility::text,
-         jsonb_set(jsonb_set(:opening::jsonb, '{attempt}', to_jsonb(attempt)), '{provenance,run_id}',
-                   to_jsonb(run_id)), clock_timestamp()
-    from taken where opens
-)
-select run_id, attempt, account_id, session_id, input_text, input_attachments, max_attempts,
-       last_seq - opens::int as last_seq, turn_no,
-       extract(epoch from clock_timestamp() - created_at)::float8 as queued_seconds,
-       extract(epoch from clock_timestamp() - started_at)::float8 as running_seconds,
-       cancel_requested_at is not null as cancel_requested,
-       -- include: session_has_document
-       as has_document
-  from taken;
+),
+  -- include: opening_events
+,
+  -- include: append_run_events
+,
+  -- include: order_run_appends
+  -- include: claims
+;
 
 -- name: claim_unacknowledged
 -- Return and extend the valid claims of a worker that never received them, because the reply was lost. Such a
@@ -313,16 +320,10 @@ with held as materialized (
    where r.run_id = free.run_id
      and r.owner_id = :worker_id and r.status = 'running' and r.batch_no = 0
      and r.lease_until > clock_timestamp()
-  returning r.*
+  returning r.*, :opened::bool and r.attempt <= r.max_attempts as opens
 )
-select run_id, attempt, account_id, session_id, input_text, input_attachments, max_attempts,
-       last_seq - (:opened::bool and attempt <= max_attempts)::int as last_seq, turn_no,
-       extract(epoch from clock_timestamp() - created_at)::float8 as queued_seconds,
-       extract(epoch from clock_timestamp() - started_at)::float8 as running_seconds,
-       cancel_requested_at is not null as cancel_requested,
-       -- include: session_has_document
-       as has_document
-  from taken;
+  -- include: claims
+;
 
 -- name: renew_claims
 -- Extend the claims that this worker still holds. Expired claims are not extended. Returns whether a cancel
@@ -402,18 +403,18 @@ with asked as (
   update sessions s set last_thread_seq = g.thread_base + g.spoken
     from grown g
    where g.spoken > 0 and g.ends_as is null and s.account_id = g.account_id and s.session_id = g.session_id
-), logged as (
-  insert into run_events (run_id, seq, event_type, visibility, payload, created_at, account_id, session_id,
-                          thread_seq)
-  select e.run_id, g.base + e.nth, e.event_type, e.visibility, e.payload::jsonb, clock_timestamp(),
-         case when e.spoken_nth is not null then g.account_id end,
-         case when e.spoken_nth is not null then g.session_id end,
-         g.thread_base + e.spoken_nth
+), events as (
+  select e.run_id, g.base + e.nth as seq, e.event_type, e.visibility, e.payload, g.account_id, g.session_id,
+         g.thread_base + e.spoken_nth as thread_seq
     from unnest(:event_run_ids::text[], :event_nths::int[], :event_types::text[], :visibilities::text[],
                 :payloads::text[], :spoken_nths::int[])
       as e(run_id, nth, event_type, visibility, payload, spoken_nth)
     join grown g using (run_id)
-), answered as (
+),
+  -- include: append_run_events
+,
+  -- include: order_run_appends
+, answered as (
   insert into messages (message_id, account_id, session_id, run_id, role, content, status, error_message,
                         thread_seq)
   select message_id, account_id, session_id, run_id, 'assistant', content::jsonb, ends_as, error,

@@ -21,8 +21,11 @@ returning created_at, updated_at;
 
 -- name: add_event
 -- Store the event of a board write, with the version of the value. CC-09
-insert into run_events (run_id, seq, event_type, visibility, payload, created_at)
-values (:run_id, :seq, :event_type, :visibility, json_set(:payload, '$.version', :version), :now);
+  -- include: append_run_event
+
+-- name: order_run_append
+-- Let an append to the log be ordered, if the account is followed.
+  -- include: order_append
 
 -- name: add_references
 -- Store references from the run to the artifacts that a value or its event names. They are then kept as long

@@ -107,8 +107,11 @@ on conflict (account_id, canvas_id, path) do update set blob_key = excluded.blob
 
 -- name: add_canvas_event
 -- Store one event at its position in the log of a canvas.
-insert into canvas_events (account_id, canvas_id, seq, event_type, visibility, payload, created_at)
-values (:account_id, :canvas_id, :seq, :event_type, :visibility, :payload, :now);
+  -- include: append_canvas_event
+
+-- name: order_canvas_append
+-- Let an append to the log be ordered, if the account is followed.
+  -- include: order_append
 
 -- name: log_references
 -- Store references from an event or a record of a canvas to artifacts, with the position of this mention.

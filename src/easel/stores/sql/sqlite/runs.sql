@@ -255,15 +255,11 @@ returning last_seq, cancel_requested_at;
 
 -- name: add_event
 -- Store one event at its position in the log of a run. RX-25
-insert into run_events (run_id, seq, event_type, visibility, payload, created_at, account_id, session_id,
-                        thread_seq)
-values (:run_id, :seq, :event_type, :visibility, :payload, :now, :account_id, :session_id, :thread_seq);
+  -- include: append_run_event
 
--- name: open_log
--- Store the opening event of a claimed run, with the attempt and the run id filled in.
-insert into run_events (run_id, seq, event_type, visibility, payload, created_at)
-values (:run_id, :seq, :event_type, :visibility,
-        json_set(:payload, '$.attempt', :attempt, '$.provenance.run_id', :run_id), :now);
+-- name: order_run_append
+-- Let an append to the log be ordered, if the account is followed.
+  -- include: order_append
 
 -- name: repeated_batch
 -- Return the first answer to a batch that is already stored. The worker repeats a batch when the reply was

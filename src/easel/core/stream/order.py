@@ -1,0 +1,73 @@
+"""The order of all events of an account: one number for each event, over all logs of the account.
+
+Owns how appends are numbered. Numbers have no gaps, and follow the order of each log. Does not know which
+accounts are followed.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
+
+
+class LogType(Enum):
+    RUN = "run"
+    CANVAS = "canvas"
+    ACCOUNT = "account"
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """The events of one log from `first_seq` to `last_seq`, without numbers yet."""
+
+    log_type: LogType
+    log_id: str
+    first_seq: int
+    last_seq: int
+
+    @property
+    def count(self) -> int:
+        return self.last_seq - self.first_seq + 1
+
+
+@dataclass(frozen=True, slots=True)
+class OrderedAppend:
+    """Events with numbers: the last one has `server_seq`, the one before it the number before."""
+
+    server_seq: int
+    append: Append
+
+    @property
+    def first_server_seq(self) -> int:
+        return self.server_seq - self.append.count + 1
+
+    def after(self, server_seq: int) -> "OrderedAppend":
+        """Return the part with higher numbers than this one, which must exist."""
+        passed = max(0, server_seq + 1 - self.first_server_seq)
+        return replace(self, append=replace(self.append, first_seq=self.append.first_seq + passed))
+
+
+@dataclass(frozen=True, slots=True)
+class OrderState:
+    """The first and last number of an account's order, and whether appends have no number yet."""
+
+    oldest: int
+    newest: int
+    has_unordered: bool
+
+
+def number_appends(appends: Sequence[Append], last_number: int) -> list[OrderedAppend]:
+    """Number the events after `last_number`. All appends to one log become one, at the place of the first."""
+    merged: dict[tuple[LogType, str], Append] = {}
+    for append in appends:
+        log = append.log_type, append.log_id
+        merged[log] = replace(merged.get(log, append), last_seq=append.last_seq)
+    ordered: list[OrderedAppend] = []
+    for append in merged.values():
+        last_number += append.count
+        ordered.append(OrderedAppend(last_number, append))
+    return ordered
+
+
+def oldest_kept(oldest: int, newest: int, kept: int) -> int:
+    """Return the first number to keep: of `kept` numbers, once there are a quarter more than that."""
+    return oldest if newest - oldest < kept * 5 // 4 else newest - kept + 1

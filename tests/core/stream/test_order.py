@@ -1,0 +1,32 @@
+"""Numbering the appends of an account: without gaps, in the order of each log, and what is kept."""
+
+from __future__ import annotations
+
+import pytest
+
+from easel.core.stream.order import Append, LogType, OrderedAppend, number_appends, oldest_kept
+
+
+def test_appends_to_one_log_become_one_at_the_place_of_the_first() -> None:
+    a, b = "a", "b"
+    appends = [
+        Append(LogType.RUN, a, 5, 6),
+        Append(LogType.CANVAS, a, 1, 1),
+        Append(LogType.RUN, b, 1, 3),
+        Append(LogType.RUN, a, 7, 7),
+    ]
+    ordered = number_appends(appends, 10)
+    assert ordered == [
+        OrderedAppend(13, Append(LogType.RUN, a, 5, 7)),
+        OrderedAppend(14, Append(LogType.CANVAS, a, 1, 1)),
+        OrderedAppend(17, Append(LogType.RUN, b, 1, 3)),
+    ]
+    assert ordered[2].after(15) == OrderedAppend(17, Append(LogType.RUN, b, 2, 3))
+    assert ordered[2].after(9) == ordered[2]
+
+
+@pytest.mark.parametrize("oldest, newest, expected", [(1, 100, 1), (1, 125, 1), (1, 126, 27), (30, 126, 30)])
+def test_numbers_are_forgotten_when_there_are_a_quarter_more_than_kept(
+    oldest: int, newest: int, expected: int
+) -> None:
+    assert oldest_kept(oldest, newest, 100) == expected
