@@ -14,10 +14,10 @@ from easel.edges.decoding import Decoded, Params, decode_json, decode_members, w
 from easel.edges.gateway.hello import Connect
 from easel.edges.gateway.node_side import ToolProgress, ToolResultParams
 from easel.edges.gateway.subscriptions import Subscribe
-from easel.edges.http.chat import Cancel, ChatQuery, NewChatMessage
+from easel.edges.http.chat_frames import Cancel, ChatQuery, NewChatMessage
 from easel.edges.http.routes import ROUTES
 from easel.edges.methods import METHODS
-from easel.edges.params import NamedCanvas, WriteCanvas
+from easel.edges.params import Connect, NamedCanvas, Subscribe, ToolProgress, ToolResultParams, WriteCanvas
 from easel.edges.results import Pong
 from easel.errors import BadInput
 from tests.core.test_unknown_members import misspelt
