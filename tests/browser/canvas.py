@@ -12,7 +12,7 @@ from playwright.async_api import BrowserContext, Frame, FrameLocator, Locator, P
 
 from tests.browser.console import TIMEOUT_SECONDS
 from tests.browser.tabs import Tab, wait_in
-from tests.support.strict import check_response
+from tests.support.strict_http import STRICT
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class CanvasApi:
             headers={"authorization": f"Bearer {server.token}"},
             timeout=60,
             trust_env=False,
-            event_hooks={"response": [check_response]},
+            event_hooks=STRICT,
         )
 
     def __enter__(self) -> CanvasApi:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import httpx2
 from playwright.async_api import Locator, Page, expect
 
+from tests.support.strict_http import STRICT
 from tests.support.waiting import wait_for_sync
 
 # Longer than the longest reconnect wait of a page (about 19 s); most conditions hold within a tenth of a
@@ -98,6 +99,7 @@ class ApiClient:
             headers={"authorization": f"Bearer {server.token}"},
             timeout=60,
             trust_env=False,
+            event_hooks=STRICT,
         )
 
     def __enter__(self) -> ApiClient:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import httpx2
 
 from tests.support.sse import CursorBy, Follower
-from tests.support.strict import check_async_response
+from tests.support.strict_http import STRICT_ASYNC
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class Client:
             timeout=REQUEST_SECONDS,
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=64),
             trust_env=False,
-            event_hooks={"response": [check_async_response]},
+            event_hooks=STRICT_ASYNC,
         )
 
     async def __aenter__(self) -> Client:

@@ -24,6 +24,7 @@ from tests.journeys.mixed_watchers import NARRATIVE, STATE, TRANSPORTS, VISUALS,
 from tests.support.chat import Chat, ChatRefused
 from tests.support.encoded import say_in_pieces
 from tests.support.sse import RECONNECT_SECONDS, Event, Parser
+from tests.support.strict_http import STRICT_ASYNC
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -188,7 +189,10 @@ class Load:
     def __init__(self, network: Network, chance: random.Random, *, sessions: int, canvases: int) -> None:
         self._network, self._chance = network, chance
         self._http = httpx2.AsyncClient(
-            headers={"Authorization": f"Bearer {network.token}"}, timeout=REQUEST_SECONDS, trust_env=False
+            headers={"Authorization": f"Bearer {network.token}"},
+            timeout=REQUEST_SECONDS,
+            trust_env=False,
+            event_hooks=STRICT_ASYNC,
         )
         self.inventor = Inventor(chance)
         self.sessions = [new_session() for _ in range(sessions)]

@@ -31,6 +31,7 @@ from tests.cli.commands import TIMEOUT_SECONDS, environment_of
 from tests.journeys.client import call, new_session, say, script
 from tests.requirements import case, rule
 from tests.support.processes import EASEL, Launcher
+from tests.support.strict_http import STRICT
 from tests.support.waiting import wait_for_sync
 
 if TYPE_CHECKING:
@@ -130,6 +131,7 @@ class Outputs:
             base_url=self.server.base_url,
             headers={"Authorization": f"Bearer {self.server.token}"},
             timeout=60,
+            event_hooks=STRICT,
         )
 
     def ask(self, method: str, path: str, status: int = 200, **how: Any) -> Any:

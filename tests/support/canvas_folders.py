@@ -11,7 +11,7 @@ import httpx2
 from typer.testing import CliRunner, Result
 
 from easel.cli import app as cli
-from tests.support.strict import check_response
+from tests.support.strict_http import STRICT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,9 +34,7 @@ PAGE = b"<h1>Cockpit</h1>\r\n<p data-gsv-text=service></p>\n"
 def _http() -> httpx2.Client:
     """Return one client for all calls: creating one is slow. It keeps no connection: servers restart."""
     return httpx2.Client(
-        timeout=ANSWER_SECONDS,
-        limits=httpx2.Limits(max_keepalive_connections=0),
-        event_hooks={"response": [check_response]},
+        timeout=ANSWER_SECONDS, limits=httpx2.Limits(max_keepalive_connections=0), event_hooks=STRICT
     )
 
 

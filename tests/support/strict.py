@@ -5,20 +5,15 @@ A member that the struct does not have, one that is missing, and one of another 
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from easel.core.stream.envelope import EVENT_TYPES
 from easel.edges.errors import ErrorDetail
 from easel.edges.gateway import frames
-from easel.edges.http.wire import ErrorAnswer
 from easel.edges.methods import CONNECTION_METHODS, METHODS
 from easel.errors import HostError, by_code
-
-if TYPE_CHECKING:
-    import httpx2
 
 
 class ContractBroken(AssertionError):
@@ -74,31 +69,3 @@ def check_frame(frame: Any) -> None:
         case _:
             check(frame, frames.NoticeFrame)
             check(frame["payload"], frames.NOTICES[frame["event"]])
-
-
-def check_response(response: httpx2.Response) -> None:
-    """Check the JSON of an answer to `POST /api/rpc`, and of every error. A hook of a client."""
-    if is_checked(response):
-        response.read()
-        check_body(response)
-
-
-async def check_async_response(response: httpx2.Response) -> None:
-    """Check as `check_response`. A hook of an asynchronous client."""
-    if is_checked(response):
-        await response.aread()
-        check_body(response)
-
-
-def is_checked(response: httpx2.Response) -> bool:
-    is_json = response.headers.get("content-type") == "application/json"
-    return is_json and (response.status_code >= 400 or response.request.url.path == "/api/rpc")
-
-
-def check_body(response: httpx2.Response) -> None:
-    body = response.json()
-    if response.status_code >= 400:
-        check_error(body["error"])
-        check(body, ErrorAnswer)
-    else:
-        check_result(json.loads(response.request.content)["method"], body)

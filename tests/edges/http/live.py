@@ -31,7 +31,7 @@ from easel.edges.http.server import listen_on
 from easel.settings import Settings
 from tests.support.postgres import execute
 from tests.support.sse import Event, Parser
-from tests.support.strict import check_response
+from tests.support.strict_http import STRICT
 from tests.support.waiting import wait_for_sync
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ class LiveEasel:
             headers=self.bearer,
             timeout=WAIT_SECONDS,
             limits=httpx2.Limits(max_connections=100),
-            event_hooks={"response": [check_response]},
+            event_hooks=STRICT,
         )
         return self
 
@@ -223,9 +223,7 @@ class LiveEasel:
 
     def stranger(self) -> httpx2.Client:
         """Return a client without token and cookie."""
-        return httpx2.Client(
-            base_url=self.base_url, timeout=WAIT_SECONDS, event_hooks={"response": [check_response]}
-        )
+        return httpx2.Client(base_url=self.base_url, timeout=WAIT_SECONDS, event_hooks=STRICT)
 
     # -- runs
 
