@@ -792,10 +792,10 @@ export interface ListedTool {
   description: string;
   /** A JSON schema. */
   inputSchema: JsonObject;
-  annotations: ToolAnnotations;
+  annotations: ToolHints;
 }
 
-export interface ToolAnnotations {
+export interface ToolHints {
   readOnlyHint: boolean;
   idempotentHint: boolean;
   destructiveHint: boolean;
