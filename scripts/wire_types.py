@@ -52,10 +52,14 @@ export interface EventOf<T extends EventType> {
 export type LoggedEvent = { [T in EventType]: EventOf<T> }[EventType];
 
 /** The frame of an event of a canvas's log on the gateway. */
-export type EventFrame = { [T in EventType]: { type: "evt"; event: T; payload: Events[T]; seq: number } }[EventType];
+export type EventFrame = {
+  [T in EventType]: { type: "evt"; event: T; payload: Events[T]; seq: number };
+}[EventType];
 
 /** The frame of a notice on the gateway: it is not logged, and has no `seq`. */
-export type NoticeFrame = { [N in keyof Notices]: { type: "evt"; event: N; payload: Notices[N] } }[keyof Notices];
+export type NoticeFrame = {
+  [N in keyof Notices]: { type: "evt"; event: N; payload: Notices[N] };
+}[keyof Notices];
 
 /** A request on the gateway. */
 export type RequestFrame = {
@@ -258,7 +262,8 @@ def render_check() -> str:
             HEAD,
             OPENING,
             "export const calls: {\n"
-            '  [M in keyof AllMethods]: (params: AllMethods[M]["params"]) => Promise<AllMethods[M]["result"]>;\n'
+            '  [M in keyof AllMethods]: (params: AllMethods[M]["params"]) =>\n'
+            '    Promise<AllMethods[M]["result"]>;\n'
             "} = {\n" + calls + "};\n",
             "export function describe(event: LoggedEvent): string | number | object | null {\n"
             "  switch (event.type) {\n" + cases + "    default: {\n"

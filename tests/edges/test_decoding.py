@@ -11,14 +11,11 @@ from hypothesis import given
 from msgspec import inspect
 
 from easel.edges.decoding import Decoded, Params, decode_json, decode_members, with_warnings
-from easel.edges.gateway.hello import Connect
-from easel.edges.gateway.node_side import ToolProgress, ToolResultParams
-from easel.edges.gateway.subscriptions import Subscribe
 from easel.edges.http.chat import ChatQuery
 from easel.edges.http.chat_frames import Cancel, NewChatMessage
 from easel.edges.http.routes import ROUTES
 from easel.edges.methods import METHODS
-from easel.edges.params import NamedCanvas, WriteCanvas
+from easel.edges.params import Connect, NamedCanvas, Subscribe, ToolProgress, ToolResultParams, WriteCanvas
 from easel.edges.results import Pong
 from easel.errors import BadInput
 from tests.core.test_unknown_members import misspelt

@@ -59,13 +59,13 @@ def check_frame(frame: Any) -> None:
     """Check a frame of the gateway, but not the payload of an answer."""
     match frame:
         case {"type": "res", "ok": True}:
-            check(frame, frames.Answer)
+            check(frame, frames.ResponseFrame)
         case {"type": "res"}:
-            check(frame, frames.ErrorAnswerFrame)
+            check(frame, frames.RefusalFrame)
             check_error(frame["error"], frames.RefusedRequest)
         case {"type": "evt", "seq": _}:
-            check(frame, frames.LoggedEventFrame)
+            check(frame, frames.EventFrame)
             check_event(frame["event"], frame["payload"])
         case _:
-            check(frame, frames.Notice)
+            check(frame, frames.NoticeFrame)
             check(frame["payload"], frames.NOTICES[frame["event"]])

@@ -16,7 +16,8 @@ export async function call<M extends keyof AllMethods>(
 export const overHttp: keyof Methods = "canvas.get";
 
 export const calls: {
-  [M in keyof AllMethods]: (params: AllMethods[M]["params"]) => Promise<AllMethods[M]["result"]>;
+  [M in keyof AllMethods]: (params: AllMethods[M]["params"]) =>
+    Promise<AllMethods[M]["result"]>;
 } = {
   "canvas.list": (params) => call("canvas.list", params),
   "canvas.get": (params) => call("canvas.get", params),

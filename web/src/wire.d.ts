@@ -106,10 +106,14 @@ export interface EventOf<T extends EventType> {
 export type LoggedEvent = { [T in EventType]: EventOf<T> }[EventType];
 
 /** The frame of an event of a canvas's log on the gateway. */
-export type EventFrame = { [T in EventType]: { type: "evt"; event: T; payload: Events[T]; seq: number } }[EventType];
+export type EventFrame = {
+  [T in EventType]: { type: "evt"; event: T; payload: Events[T]; seq: number };
+}[EventType];
 
 /** The frame of a notice on the gateway: it is not logged, and has no `seq`. */
-export type NoticeFrame = { [N in keyof Notices]: { type: "evt"; event: N; payload: Notices[N] } }[keyof Notices];
+export type NoticeFrame = {
+  [N in keyof Notices]: { type: "evt"; event: N; payload: Notices[N] };
+}[keyof Notices];
 
 /** A request on the gateway. */
 export type RequestFrame = {
@@ -791,10 +795,10 @@ export interface ListedTool {
   description: string;
   /** A JSON schema. */
   inputSchema: JsonObject;
-  annotations: ToolAnnotations;
+  annotations: ToolHints;
 }
 
-export interface ToolAnnotations {
+export interface ToolHints {
   readOnlyHint: boolean;
   idempotentHint: boolean;
   destructiveHint: boolean;

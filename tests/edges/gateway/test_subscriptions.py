@@ -11,7 +11,7 @@ import pytest
 
 from easel.edges.gateway import connection
 from easel.edges.gateway.connection import Connection
-from easel.edges.gateway.hello import ENDED
+from easel.edges.gateway.frames import ENDED
 from tests.edges.gateway.canvas_calls import add
 from tests.edges.http.canvas_calls import add_snapshot, png, read_stream
 from tests.edges.http.live import LiveEasel, new_session

@@ -77,7 +77,7 @@ def _request(frame: dict[str, Any], id_: str | None) -> Request:
 # --- sent frames --------------------------------------------------------------------------------------------
 
 
-class Answer(Struct, tag_field="type", tag="res"):
+class ResponseFrame(Struct, tag_field="type", tag="res"):
     id: str
     ok: bool
     payload: Any
@@ -87,13 +87,13 @@ class RefusedRequest(ErrorDetail):
     retryable: Annotated[bool | UnsetType, Meta(description="The same request may succeed later.")] = UNSET
 
 
-class ErrorAnswerFrame(Struct, tag_field="type", tag="res"):
+class RefusalFrame(Struct, tag_field="type", tag="res"):
     id: Annotated[str | None, Meta(description="Null if the request has no valid id.")]
     ok: bool
     error: RefusedRequest
 
 
-class LoggedEventFrame(Struct, tag_field="type", tag="evt"):
+class EventFrame(Struct, tag_field="type", tag="evt"):
     """An event of a canvas's log; a client resumes after its `seq`."""
 
     event: str
@@ -101,7 +101,7 @@ class LoggedEventFrame(Struct, tag_field="type", tag="evt"):
     seq: int
 
 
-class Notice(Struct, tag_field="type", tag="evt"):
+class NoticeFrame(Struct, tag_field="type", tag="evt"):
     """An event for this connection only: it is not logged and has no `seq`."""
 
     event: str
@@ -109,23 +109,23 @@ class Notice(Struct, tag_field="type", tag="evt"):
 
 
 def response(id_: str, payload: Any) -> str:
-    return msgspec.json.encode(Answer(id_, ok=True, payload=payload)).decode()
+    return msgspec.json.encode(ResponseFrame(id_, ok=True, payload=payload)).decode()
 
 
 def error_response(id_: str | None, problem: HostError) -> str:
     found = error_detail(problem)
     retryable = UNSET if problem.retry_after is None else True
     error = RefusedRequest(found.code, found.name, found.message, found.details, retryable)
-    return msgspec.json.encode(ErrorAnswerFrame(id_, ok=False, error=error), enc_hook=str).decode()
+    return msgspec.json.encode(RefusalFrame(id_, ok=False, error=error), enc_hook=str).decode()
 
 
 def event(logged: LoggedEvent) -> str:
-    """Return the `LoggedEventFrame` of an event, without decoding its data."""
+    """Return the `EventFrame` of an event, without decoding its data."""
     return f'{{"type":"evt","event":"{logged.type}","payload":{logged.data},"seq":{logged.seq}}}'
 
 
 def notice(name: str, payload: Struct) -> str:
-    return msgspec.json.encode(Notice(name, payload)).decode()
+    return msgspec.json.encode(NoticeFrame(name, payload)).decode()
 
 
 # --- notices ------------------------------------------------------------------------------------------------
