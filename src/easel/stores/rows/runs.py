@@ -23,15 +23,7 @@ Time = Callable[[Any], datetime] | None  # decodes a stored time; None: the driv
 
 _RUN_COLUMNS = tuple(field.name for field in fields(Run))
 _SESSION_COLUMNS = tuple(field.name for field in fields(Session))
-_MESSAGE_COLUMNS = (
-    "message_id",
-    "run_id",
-    "role",
-    "status",
-    "error_message",
-    "thread_seq",
-    "created_at",
-)
+_MESSAGE_COLUMNS = ("message_id", "run_id", "role", "status", "error_message", "thread_seq", "created_at")
 
 
 def list_statement(session_id: str | None, statuses: Sequence[Status]) -> str:

@@ -22,12 +22,7 @@ from easel.ids import AccountId, CanvasId, RunId, WorkerId
 from easel.stores import named_sql
 from easel.stores.nouns.runs import SqlRuns
 from easel.stores.nouns.sessions import append_event
-from easel.stores.rows.runs import (
-    event_columns,
-    from_stored_attachments,
-    to_run,
-    to_stored_attachments,
-)
+from easel.stores.rows.runs import event_columns, from_stored_attachments, to_run, to_stored_attachments
 from easel.stores.sqlite import run_log
 from easel.stores.sqlite.documents import SQL as DOCUMENTS_SQL
 from easel.stores.sqlite.documents import preempt_leases
