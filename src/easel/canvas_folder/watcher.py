@@ -16,15 +16,7 @@ from pathlib import Path
 from easel.canvas_folder import files
 from easel.canvas_folder.api_client import ApiClient, RequestRefused, ServerUnreachable
 from easel.canvas_folder.files import CanvasDir, FileStamp
-from easel.canvas_folder.sync import (
-    CONFLICT,
-    ServerCanvas,
-    compare,
-    fetch,
-    name_files,
-    push,
-    read_canvas,
-)
+from easel.canvas_folder.sync import CONFLICT, ServerCanvas, compare, fetch, name_files, push, read_canvas
 from easel.core.canvas.folder import STATE, FolderCanvas, escape_unprintable, is_identical_json
 from easel.errors import BadInput
 

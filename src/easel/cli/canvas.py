@@ -45,8 +45,7 @@ AcceptOption = Annotated[
     ),
 ]
 ReplaceOption = Annotated[
-    bool,
-    typer.Option("--replace", help="Replace canvases that exist and differ, without a question."),
+    bool, typer.Option("--replace", help="Replace canvases that exist and differ, without a question.")
 ]
 EventsOption = Annotated[
     int,

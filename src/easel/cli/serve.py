@@ -19,8 +19,7 @@ from easel.settings import MIN_TOKEN_LENGTH, Settings
 GC_THRESHOLD = 20_000  # allocations between two collections of the youngest generation
 
 DemoOption = Annotated[
-    bool,
-    typer.Option("--demo", help="Create the demo canvases, such as a deploy cockpit and live logs."),
+    bool, typer.Option("--demo", help="Create the demo canvases, such as a deploy cockpit and live logs.")
 ]
 
 

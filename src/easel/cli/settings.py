@@ -102,10 +102,7 @@ def set_setting(
 
 @app.command("unset")
 def unset_setting(
-    name: NameArgument,
-    url: UrlOption = None,
-    token: TokenOption = None,
-    data: DataOption = None,
+    name: NameArgument, url: UrlOption = None, token: TokenOption = None, data: DataOption = None
 ) -> None:
     """Clear one of your own settings, so that the host's is used again. A stored key is deleted.
 

@@ -17,8 +17,7 @@ app = typer.Typer(
 )
 
 UserOption = Annotated[
-    str,
-    typer.Option("--user", metavar="USER", help="User that the token acts for: owner, the only user."),
+    str, typer.Option("--user", metavar="USER", help="User that the token acts for: owner, the only user.")
 ]
 KindOption = Annotated[
     str,

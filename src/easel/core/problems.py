@@ -51,11 +51,7 @@ class Problems:
             self._first.append(Problem(_shorten(path), escape_unprintable(text), word, known))
 
     def take(
-        self,
-        default: Default,
-        parse: Callable[Given, Parsed],
-        *args: Given.args,
-        **options: Given.kwargs,
+        self, default: Default, parse: Callable[Given, Parsed], *args: Given.args, **options: Given.kwargs
     ) -> Parsed | Default:
         """Return the result of `parse`. If it raises `BadInput`, collect the problem and return `default`."""
         try:

@@ -22,12 +22,7 @@ MAX_SEARCH_LENGTH = 200
 
 class Sessions:
     def __init__(
-        self,
-        sessions: SessionStore,
-        accounts: LogSource,
-        queue: RunQueue,
-        notifier: Notifier,
-        audit: Audit,
+        self, sessions: SessionStore, accounts: LogSource, queue: RunQueue, notifier: Notifier, audit: Audit
     ) -> None:
         self._sessions = sessions
         self._accounts = accounts

@@ -17,10 +17,7 @@ ANTHROPIC_URL = "https://api.anthropic.com"
 def build(choice: ModelChoice, http: httpx2.AsyncClient, endpoint: str) -> Wire:
     key = choice.api_key or NO_KEY
     client = AsyncAnthropic(
-        api_key=key,
-        base_url=choice.base_url or ANTHROPIC_URL,
-        http_client=http,
-        max_retries=0,
+        api_key=key, base_url=choice.base_url or ANTHROPIC_URL, http_client=http, max_retries=0
     )
     # The SDK sends the key as a bearer token; gateways and local servers may know the older header only.
     # Assigned afterwards, because the SDK adds headers from the environment.

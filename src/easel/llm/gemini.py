@@ -31,9 +31,7 @@ def build(choice: ModelChoice, http: httpx2.AsyncClient, endpoint: str) -> Wire:
     )
     profile = GoogleModelProfile(json_schema_transformer=GoogleJsonSchemaTransformer, supports_thinking=True)
     model = GoogleModel(
-        choice.model,
-        provider=GoogleProvider(client=client),
-        profile=merge_profile(COMMON_PROFILE, profile),
+        choice.model, provider=GoogleProvider(client=client), profile=merge_profile(COMMON_PROFILE, profile)
     )
     settings = GoogleModelSettings()
     if choice.reasoning_effort:

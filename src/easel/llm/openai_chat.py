@@ -26,8 +26,7 @@ def build(choice: ModelChoice, http: httpx2.AsyncClient, endpoint: str) -> Wire:
     # Reasoning comes and goes back in the field in which the server sent it (`reasoning` of Ollama and vLLM,
     # `reasoning_content` of llama.cpp and others), whatever the model is called.
     profile = OpenAIModelProfile(
-        openai_chat_send_back_thinking_parts="auto",
-        openai_chat_streaming_requires_finish_reason=True,
+        openai_chat_send_back_thinking_parts="auto", openai_chat_streaming_requires_finish_reason=True
     )
     model = OpenAIChatModel(
         choice.model,

@@ -35,12 +35,7 @@ from easel.core.run.conversation import Conversation, Part, Repeated, Text, Thou
 from easel.core.tool.definition import ToolDefinition
 from easel.ids import CallId
 from easel.llm.answer_limits import KEPT_BYTES
-from easel.llm.conversation import (
-    is_json_object,
-    lacks_first_thought,
-    to_messages,
-    to_provider_data,
-)
+from easel.llm.conversation import is_json_object, lacks_first_thought, to_messages, to_provider_data
 from easel.llm.errors import CUT, BrokenAnswer, to_failure, to_model_failed
 from easel.llm.open_responses import RefusedAnswer, close_responses
 from easel.llm.retries import RetrySettings, retry_wait_seconds

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from easel.core.action.parsing import parse_csv, parse_result
-from easel.core.canvas.actions import parse_action
 from easel.errors import BadInput
+from tests.support.actions import parse_action
 
 ACTION: dict[str, Any] = {"kind": "tool.call", "tool": "local__Bash", "saveAs": "ps"}
 

@@ -22,7 +22,7 @@ from easel.core.action.execution import (
     Transition,
 )
 from easel.core.action.resolution import ResolvedCall, ResolvedMessage
-from easel.core.canvas.actions import Confirm, parse_action
+from easel.core.canvas.actions import Confirm
 from easel.core.principal import PrincipalKind
 from easel.core.tool.definition import ToolDefinition
 from easel.core.values.patch import parse_patch
@@ -52,6 +52,7 @@ from tests.core.action.examples import (
 )
 from tests.core.canvas.specs import BASH, BASH_SCHEMA, TOOLS, example
 from tests.requirements import case, rule
+from tests.support.actions import parse_action
 
 UNKNOWN_TOOLS = replace(RULES, definitions=Unavailable(what="The database"))
 

@@ -74,9 +74,7 @@ def complete_execution(
     # a result.
     is_repeatable = started.execution.request_id is not None
     completed = replace(
-        started.execution,
-        status=ExecutionStatus.COMPLETED,
-        answer={"result": small} if is_repeatable else {},
+        started.execution, status=ExecutionStatus.COMPLETED, answer={"result": small} if is_repeatable else {}
     )
     target = None if isinstance(started.action, PatchState) else started.action.save_target
     if target is None:

@@ -162,10 +162,7 @@ def principal_of(execution: Execution) -> Principal:
     """Return the principal that started an execution, from its stored actor."""
     actor = execution.actor
     return Principal(
-        execution.account_id,
-        actor["name"],
-        kind=PrincipalKind(actor["kind"]),
-        user_id=actor.get("userId"),
+        execution.account_id, actor["name"], kind=PrincipalKind(actor["kind"]), user_id=actor.get("userId")
     )
 
 

@@ -191,10 +191,7 @@ def _check_unattended(at: str, action: Action, definitions: Definitions, *, floo
     is_known = known is not None or not isinstance(action, CallTool) or action.confirm is Confirm.ALWAYS
     if is_known and needs_consent(action, known, floor=floor):
         where = "" if needs_consent(action, known) else " on this server (EASEL_APPROVAL_MODE)"
-        refuse(
-            at,
-            f"`{action.action_id}` needs confirmation by a person{where}, so a refresh cannot run it.",
-        )
+        refuse(at, f"`{action.action_id}` needs confirmation by a person{where}, so a refresh cannot run it.")
 
 
 def _check_commands(

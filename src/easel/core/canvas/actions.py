@@ -149,15 +149,6 @@ _ANY_KIND = frozenset(name for names in _KNOWN.values() for name in names)
 _RESOLVED = frozenset({"kind", "tool", "args", "secrets", "message", "sessionKey", "patch"})
 
 
-def parse_action(action_id: str, raw: Any) -> Action:
-    """Return the action that `raw` declares. Raises `BadInput`, which names all invalid members."""
-    problems = Problems()
-    action = read_action(action_id, raw, problems)
-    problems.raise_all(f"actions.{action_id}")
-    assert action is not None
-    return action
-
-
 def read_action(action_id: str, raw: Any, problems: Problems) -> Action | None:
     """Return the action that `raw` declares, or None if too little of it is valid.
 

@@ -17,12 +17,7 @@ import msgspec
 from easel.core.canvas.assets import Asset
 from easel.core.canvas.refresh import Failing
 from easel.core.canvas.spec import Refresh
-from easel.core.session.session import (
-    MAIN_ALIAS,
-    is_session_key,
-    main_session_key,
-    resolve_session_key,
-)
+from easel.core.session.session import MAIN_ALIAS, is_session_key, main_session_key, resolve_session_key
 from easel.core.stream.envelope import Envelope
 from easel.core.stream.marker import OffloadedValue
 from easel.errors import BadInput, NotFound, RevisionConflict

@@ -43,11 +43,7 @@ def find_uninspected(inspected: Sequence[LineRange], wanted: LineRange) -> list[
 
 
 def check_inspected(
-    inspected: Sequence[LineRange],
-    old_ranges: Sequence[LineRange],
-    *,
-    line_count: int,
-    revision_id: str,
+    inspected: Sequence[LineRange], old_ranges: Sequence[LineRange], *, line_count: int, revision_id: str
 ) -> None:
     """Raise `PatchRejected` (`not_inspected`) unless every old line of every hunk was shown. RS-47
 

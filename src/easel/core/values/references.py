@@ -126,8 +126,7 @@ def parse_references(value: Any, at: str) -> Any:
     for path, reference in find_references(parsed):
         if isinstance(reference, SecretRef):
             refuse(
-                f"{at}{format_path(path)}",
-                f"{SECRET} must not be in a state; it is for tool.call.args only.",
+                f"{at}{format_path(path)}", f"{SECRET} must not be in a state; it is for tool.call.args only."
             )
     return parsed
 

@@ -95,9 +95,7 @@ class Confirmations:
             raise ConfirmationClosed(id=pending.event_id, problem=ANSWERED) from None
         self._outcomes.record(principal, pending, "refused")
         return ActionResult(
-            status=ExecutionStatus.REFUSED,
-            event_id=pending.event_id,
-            revision=done.after.canvas.revision,
+            status=ExecutionStatus.REFUSED, event_id=pending.event_id, revision=done.after.canvas.revision
         )
 
     async def expire(self, pending: Execution) -> None:

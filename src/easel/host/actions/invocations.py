@@ -37,9 +37,7 @@ class ToolInvocations:
             await self._check(principal, name, args)
         except HostError as problem:
             self._audit.record_throttled(
-                principal,
-                "guardrail.refused",
-                details={"tool": name[:200], "problem": problem.message},
+                principal, "guardrail.refused", details={"tool": name[:200], "problem": problem.message}
             )
             raise
         context = ToolContext(principal, main_session_key(MAIN_AGENT))

@@ -128,9 +128,7 @@ class ExecutionOutcomes:
         )
         self.record(principal, execution, "failed", problem=problem.message)
         return ActionResult(
-            status=ExecutionStatus.FAILED,
-            event_id=execution.event_id,
-            revision=done.after.canvas.revision,
+            status=ExecutionStatus.FAILED, event_id=execution.event_id, revision=done.after.canvas.revision
         )
 
     async def _failure(

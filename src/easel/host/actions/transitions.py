@@ -195,12 +195,7 @@ class ExecutionTransitions:
     # -- ending ------------------------------------------------------------------------------------
 
     async def finish(
-        self,
-        principal: Principal,
-        execution: Execution,
-        decide: Decision,
-        *,
-        is_retried: bool = True,
+        self, principal: Principal, execution: Execution, decide: Decision, *, is_retried: bool = True
     ) -> int:
         """Commit the end of an execution and return the revision of its canvas. CV-23
 
@@ -222,12 +217,7 @@ class ExecutionTransitions:
                 await asyncio.sleep(self._limits.poll_seconds)
 
     async def _finish_once(
-        self,
-        principal: Principal,
-        execution: Execution,
-        decide: Decision,
-        *,
-        is_repeated: bool,
+        self, principal: Principal, execution: Execution, decide: Decision, *, is_repeated: bool
     ) -> int:
         try:
             done = await self._changes.apply(principal, execution.canvas_id, decide)

@@ -10,15 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 import structlog
 
-from easel.core.audit.chain import (
-    START,
-    Break,
-    ChainPosition,
-    Checkpoint,
-    check_end,
-    find_cut,
-    follow,
-)
+from easel.core.audit.chain import START, Break, ChainPosition, Checkpoint, check_end, find_cut, follow
 from easel.core.audit.record import EASEL
 from easel.host.audit.audit import Audit
 from easel.host.periodic import Periodic

@@ -19,11 +19,7 @@ SIGN_IN_PREFIX = "sign_"
 
 class Revocation:
     def __init__(
-        self,
-        credentials: Credentials,
-        sign_ins: RevokedSignIns,
-        *,
-        recheck_seconds: float = RECHECK_SECONDS,
+        self, credentials: Credentials, sign_ins: RevokedSignIns, *, recheck_seconds: float = RECHECK_SECONDS
     ) -> None:
         self._credentials = credentials
         self._sign_ins = sign_ins

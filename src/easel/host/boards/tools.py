@@ -95,11 +95,7 @@ async def _to_entry(boards: Boards, context: ToolContext, value: BoardValue) -> 
         **_edge(value.board_key.edge),
         "version": value.version,
         "value": await boards.restore(context.account_id, value),
-        "written_by": {
-            "kind": value.kind.value,
-            "agent_id": value.agent_id,
-            "node_id": value.node_id,
-        },
+        "written_by": {"kind": value.kind.value, "agent_id": value.agent_id, "node_id": value.node_id},
     }
 
 

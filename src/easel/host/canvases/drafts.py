@@ -11,12 +11,7 @@ from easel.core.action.argument_warnings import find_argument_warnings
 from easel.core.action.policy import Definitions, check_reach, check_templates, collect_problems
 from easel.core.action.timeouts import timeout_warnings
 from easel.core.canvas.actions import Confirm, PatchState
-from easel.core.canvas.canvas import (
-    parse_title,
-    require_agent_id,
-    require_canvas_id,
-    require_session_key,
-)
+from easel.core.canvas.canvas import parse_title, require_agent_id, require_canvas_id, require_session_key
 from easel.core.canvas.content import has_limited_reach
 from easel.core.canvas.spec import CanvasSpec, Refresh, SpecLimits, check_state_size, parse_spec, read_spec
 from easel.core.principal import Principal
@@ -63,13 +58,7 @@ class CheckedDraft:
 class DraftChecker:
     """Checks drafts and specs against the limits and the tools that are available now."""
 
-    def __init__(
-        self,
-        assets: CanvasAssets,
-        tools: ToolRegistry,
-        limits: SpecLimits,
-        floor: Confirm,
-    ) -> None:
+    def __init__(self, assets: CanvasAssets, tools: ToolRegistry, limits: SpecLimits, floor: Confirm) -> None:
         self._assets = assets
         self._tools = tools
         self._limits = limits

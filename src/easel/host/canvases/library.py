@@ -38,22 +38,10 @@ from easel.core.session.session import resolve_session_key
 from easel.core.stream.notifications import LogDeleted
 from easel.core.stream.payload_limit import offload_large_values
 from easel.core.values.patch import apply_patch, check_patch_names, offload_patch, parse_patch
-from easel.errors import (
-    AlreadyExists,
-    Forbidden,
-    InputConflict,
-    NotFound,
-    RevisionConflict,
-    Unavailable,
-)
+from easel.errors import AlreadyExists, Forbidden, InputConflict, NotFound, RevisionConflict, Unavailable
 from easel.host.audit.audit import Audit
 from easel.host.canvases.assets import CanvasAssets
-from easel.host.canvases.drafts import (
-    CheckedDraft,
-    Draft,
-    DraftChecker,
-    enabled_refreshes,
-)
+from easel.host.canvases.drafts import CheckedDraft, Draft, DraftChecker, enabled_refreshes
 from easel.host.canvases.transactions import CanvasTransactions, events_for
 from easel.host.ports import CanvasStore, Notifier
 from easel.host.tools.registry import ToolRegistry

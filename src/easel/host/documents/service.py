@@ -104,10 +104,7 @@ class Documents:
                 return None
             lease = take_from_holder(document)
             change = events.document_changed(document.canvas_revision, revision_id, lease.epoch, author)
-            sealed = [
-                *([change] if is_changed else []),
-                *_lease_events(events, document, lease, "written"),
-            ]
+            sealed = [*([change] if is_changed else []), *_lease_events(events, document, lease, "written")]
             return DocumentChange(
                 lease=lease,
                 inspected=(),

@@ -16,14 +16,7 @@ from typing import Any, NoReturn
 
 from easel.core.canvas.canvas import parse_canvas_id
 from easel.core.canvas.events import CanvasEvents
-from easel.core.document.document import (
-    Author,
-    AuthorKind,
-    Decide,
-    Document,
-    DocumentChange,
-    revision_of,
-)
+from easel.core.document.document import Author, AuthorKind, Decide, Document, DocumentChange, revision_of
 from easel.core.document.lease import Held, check_out, release, renew, require
 from easel.core.document.rejection import Reason
 from easel.core.principal import MAIN_AGENT
@@ -268,11 +261,7 @@ class _DocumentTools:
 
         # Without a lease, only the lock of the session excludes a message that arrives during the change.
         done = await self._apply(
-            canvas_id,
-            args,
-            claim,
-            decide,
-            locks_session="lease_id" not in args and computed.text is not None,
+            canvas_id, args, claim, decide, locks_session="lease_id" not in args and computed.text is not None
         )
         if done.change is not None and done.change.lease is not None:
             self._leases.note_checked_out(claim.run_id, canvas_id)

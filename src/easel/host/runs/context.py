@@ -69,11 +69,7 @@ class RunContext:
     """The context of a run. The beginning that an earlier attempt used does not change."""
 
     def __init__(
-        self,
-        source: ContextSource,
-        claim: Claim,
-        updates: tuple[str, ...],
-        progress: Progress,
+        self, source: ContextSource, claim: Claim, updates: tuple[str, ...], progress: Progress
     ) -> None:
         self._source = source
         self._claim = claim

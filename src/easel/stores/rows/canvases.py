@@ -192,9 +192,7 @@ def to_execution(row: Row) -> Execution:
         for name in ("actor", "resolved", "answer")
     }
     return Execution(
-        status=ExecutionStatus(row["status"]),
-        **{name: row[name] for name in _EXECUTION_COLUMNS},
-        **decoded,
+        status=ExecutionStatus(row["status"]), **{name: row[name] for name in _EXECUTION_COLUMNS}, **decoded
     )
 
 

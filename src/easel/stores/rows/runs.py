@@ -1,8 +1,7 @@
 """Runs, sessions, messages, canvases and logs in both stores: conversion of rows to core values."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
-from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -20,19 +19,10 @@ OUTSIDE_THREAD = {"account_id": None, "session_id": None, "thread_seq": None}  #
 VISIBILITY = {visibility.value: visibility for visibility in Visibility}
 
 Row = Mapping[str, Any]
-Time = Callable[[Any], datetime] | None  # decodes a stored time; None: the driver has decoded it
 
 _RUN_COLUMNS = tuple(field.name for field in fields(Run))
 _SESSION_COLUMNS = tuple(field.name for field in fields(Session))
-_MESSAGE_COLUMNS = (
-    "message_id",
-    "run_id",
-    "role",
-    "status",
-    "error_message",
-    "thread_seq",
-    "created_at",
-)
+_MESSAGE_COLUMNS = ("message_id", "run_id", "role", "status", "error_message", "thread_seq", "created_at")
 
 
 def list_statement(session_id: str | None, statuses: Sequence[Status]) -> str:
@@ -41,16 +31,9 @@ def list_statement(session_id: str | None, statuses: Sequence[Status]) -> str:
     return f"{listing}_by_status" if statuses else listing
 
 
-def to_run(row: Row, time: Time = None) -> Run:
+def to_run(row: Row) -> Run:
     """Return the run of a row. The columns have the names of the fields of `Run`."""
-    columns = _decode_times(
-        {name: row[name] for name in _RUN_COLUMNS},
-        time,
-        "created_at",
-        "started_at",
-        "finished_at",
-        "cancel_requested_at",
-    )
+    columns = {name: row[name] for name in _RUN_COLUMNS}
     columns["status"] = Status(columns["status"])
     columns["input_attachments"] = from_stored_attachments(columns["input_attachments"])
     return Run(**columns)
@@ -74,20 +57,12 @@ def to_message(row: Row) -> StoredMessage:
     return StoredMessage(**columns, text=text.text, attachments=text.attachments)
 
 
-def to_events(
-    rows: Iterable[Sequence[Any]], time: Callable[[Any], datetime] = lambda at: at
-) -> list[LoggedEvent]:
+def to_events(rows: Iterable[Sequence[Any]]) -> list[LoggedEvent]:
     """Return a page of a log from rows of seq, type, visibility, time and payload."""
     return [
-        LoggedEvent(seq, event_type, VISIBILITY[visible], time(at), data)
+        LoggedEvent(seq, event_type, VISIBILITY[visible], at, data)
         for seq, event_type, visible, at, data in rows
     ]
-
-
-def _decode_times(columns: dict[str, Any], time: Time, *names: str) -> dict[str, Any]:
-    if time is not None:
-        columns |= {name: time(columns[name]) for name in names if columns[name] is not None}
-    return columns
 
 
 def event_columns(event: Envelope) -> dict[str, str]:
@@ -118,13 +93,8 @@ def search_pattern(search: str) -> str:
 
 
 def _in_either_case(character: str) -> str:
-    forms = sorted(
-        {
-            form
-            for form in (character, character.lower(), character.upper(), character.title())
-            if len(form) == 1
-        }
-    )
+    forms = {character, character.lower(), character.upper(), character.title()}
+    forms = sorted(form for form in forms if len(form) == 1)
     if len(forms) > 1:
         return f"[{''.join(forms)}]"
     return f"\\{character}" if character.isascii() and not character.isalnum() else character

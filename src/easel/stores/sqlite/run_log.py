@@ -19,7 +19,7 @@ from easel.stores import named_sql
 from easel.stores.nouns.documents import report_drafts
 from easel.stores.rows.runs import OUTSIDE_THREAD, event_columns
 from easel.stores.sqlite.documents import SQL as DOCUMENTS_SQL
-from easel.stores.sqlite.statements import run_steps
+from easel.stores.sqlite.statements import fetch_rows, run_steps
 
 SQL = named_sql.load("sqlite", "runs")
 MAX_TRIMMED_EVENTS = 5_000  # per transaction, to bound the delay of other writes
@@ -28,8 +28,7 @@ Row = Any  # a sqlite3.Row; the types of its columns depend on the statement
 
 
 def fetch_all(connection: sqlite3.Connection, name: str, **arguments: Any) -> list[Row]:
-    # Fetch all rows: an unfinished statement would block the commit of the transaction.
-    return connection.execute(SQL[name].sql, arguments).fetchall()
+    return fetch_rows(connection, SQL[name], arguments, arguments.get("now", 0))
 
 
 def fetch_one(connection: sqlite3.Connection, name: str, **arguments: Any) -> Row | None:

@@ -9,8 +9,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import msgspec
-
 from easel.core.run.batch import Appended, Batch, CancelAnswer, Enqueued
 from easel.core.run.run import Claim, NewRun, Run
 from easel.core.run.status import Status
@@ -42,7 +40,7 @@ from easel.stores.sqlite.run_log import (
     run_key,
 )
 from easel.stores.sqlite.statements import SqliteStatements, run_steps
-from easel.stores.sqlite.times import microseconds, to_datetime
+from easel.stores.sqlite.times import microseconds
 
 if TYPE_CHECKING:
     from easel.stores.sqlite.database import SqliteDatabase
@@ -142,7 +140,7 @@ class SqliteRuns(SqlRuns):
                 connection,
                 "claim_unacknowledged",
                 worker_id=worker_id,
-                acknowledged=_json(list(acknowledged)),
+                acknowledged=list(acknowledged),
                 opened=int(opened),
                 now=self._now(),
                 **self._lease(seconds),
@@ -203,7 +201,7 @@ def _enqueue(connection: sqlite3.Connection, new: NewRun, now: int) -> Enqueued 
         if earlier is not None:
             if earlier["request_digest"] != new.request_digest:
                 raise IdempotencyConflict(what="idempotency key", key=new.idempotency_key)
-            return Enqueued(_run(earlier), is_new=False)
+            return Enqueued(to_run(earlier), is_new=False)
         fetch_all(connection, "release_key", account_id=new.account_id, idempotency_key=new.idempotency_key)
     key = run_key(new)
     question = new.question
@@ -238,7 +236,7 @@ def _enqueue(connection: sqlite3.Connection, new: NewRun, now: int) -> Enqueued 
     )
     prefers: WorkerId | None = stored[0]["preferred_worker"]
     if question is None:
-        return Enqueued(_run(stored[0]), is_new=True, prefers=prefers, account_seq=account_seq)
+        return Enqueued(to_run(stored[0]), is_new=True, prefers=prefers, account_seq=account_seq)
     preempt = preempt_leases(new.account_id, new.session_id, of_run=None, by_run=new.run_id, reason="message")
     preempted = run_steps(connection, DOCUMENTS_SQL, preempt, now)
     thread_seq: int = session["last_thread_seq"]
@@ -246,7 +244,7 @@ def _enqueue(connection: sqlite3.Connection, new: NewRun, now: int) -> Enqueued 
     run_log.add_message(connection, new, question, thread_seq, now)
     run_log.add_references(connection, new, question.refers_to)
     return Enqueued(
-        _run(stored[0]),
+        to_run(stored[0]),
         is_new=True,
         thread_seq=thread_seq,
         prefers=prefers,
@@ -268,17 +266,17 @@ def _request_cancel(
     row = fetch_one(connection, "get_run", account_id=account_id, run_id=run_id)
     if row is None:
         return None
-    run = _run(row)
+    run = to_run(row)
     if run.is_terminal:
         return CancelAnswer(run, changed=False)
     if run.status is Status.RUNNING:
-        flagged = _run(fetch_all(connection, "flag_cancel", run_id=run_id, now=now)[0])
+        flagged = to_run(fetch_all(connection, "flag_cancel", run_id=run_id, now=now)[0])
         preempted = _preempt_run(connection, run, now)
         return CancelAnswer(flagged, changed=run.cancel_requested_at is None, preempted=preempted)
     if closing.events is None:
         return CancelAnswer(run, changed=False, must_retry=True)
     rows = fetch_all(connection, "cancel_queued", run_id=run_id, count=len(closing.events), now=now)
-    cancelled = _run(rows[0])
+    cancelled = to_run(rows[0])
     thread_seq = run_log.add_events(connection, run, run.last_seq, closing.events, now)
     if closing.answer is not None:
         if closing.answer.event is not None:  # that event is not in the run's log, only in the thread
@@ -325,14 +323,6 @@ def _open_log(connection: sqlite3.Connection, claim: Claim, opening: Envelope, n
     )
     run_log.order_append(connection, claim.account_id, claim.run_id, claim.last_seq - 1, 1)
     return replace(claim, last_seq=claim.last_seq - 1)
-
-
-def _json(values: Sequence[str]) -> str:
-    return msgspec.json.encode(values).decode()
-
-
-def _run(row: Row) -> Run:
-    return to_run(row, to_datetime)
 
 
 def _to_claim(connection: sqlite3.Connection, worker_id: WorkerId, row: Row) -> Claim:

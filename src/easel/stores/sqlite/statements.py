@@ -39,7 +39,9 @@ class SqliteStatements:
     async def rows(self, name: str, /, **arguments: Any) -> list[Row]:
         statement = self._statements[name]
         run = self._database.read if statement.sql.startswith("select") else self._database.write
-        return await run(lambda connection: _rows(connection, statement, arguments, self._database.clock()))
+        return await run(
+            lambda connection: fetch_rows(connection, statement, arguments, self._database.clock())
+        )
 
     async def row(self, name: str, /, **arguments: Any) -> Row | None:
         return next(iter(await self.rows(name, **arguments)), None)
@@ -57,13 +59,13 @@ def run_steps(
     try:
         name, arguments = next(steps)
         while True:
-            rows = _rows(connection, statements[name], arguments, now)
+            rows = fetch_rows(connection, statements[name], arguments, now)
             name, arguments = steps.send(rows)
     except StopIteration as end:
         return end.value
 
 
-def _rows(
+def fetch_rows(
     connection: sqlite3.Connection, statement: Statement, arguments: Mapping[str, Any], now: int
 ) -> list[Row]:
     """Run the statement and fetch all rows: an unfinished statement would block the commit."""
