@@ -40,6 +40,7 @@ from easel.host.ports import (
     ExecutionStore,
     NodeStore,
     Notifier,
+    OrderStore,
     ReferenceStore,
     RunStore,
     SecretStore,
@@ -113,6 +114,9 @@ class Database(AdminStore, Protocol):
 
     @property
     def sweeps(self) -> SweepClaims: ...
+
+    @property
+    def orders(self) -> OrderStore: ...
 
     @property
     def boards(self) -> BoardStore: ...
