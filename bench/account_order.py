@@ -1,4 +1,4 @@
-"""What the order of an account's events costs its appends, in the two designs that were compared (0066).
+"""The cost that the order of an account's events adds to its appends, in the two designs that were compared (0066).
 
 The product stores a row beside the appends of a transaction, only while the account is followed, and numbers
 it later. The other design takes a counter of the account in the transaction of the append, and stores the
@@ -101,7 +101,7 @@ _BESIDE_EVENTS_TABLES = (
 _BESIDE_APPENDS_TABLES = (_COUNTER_TABLE, "create table counted_appends (like ordered_appends including all)")
 VARIANTS = (
     Variant("without an order", (), lambda sql: _ORDERED.sub("", sql)),
-    Variant("nobody follows", (), lambda sql: sql),
+    Variant("without followers", (), lambda sql: sql),
     Variant("followed", (), lambda sql: sql, is_followed=True),
     Variant(
         "followed, with the numbering", (), lambda sql: sql, is_followed=True, is_numbered=True, is_ours=False

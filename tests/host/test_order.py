@@ -1,5 +1,5 @@
-"""Following an account: numbers while somebody follows, what a client that comes back gets, and no work for
-accounts that nobody follows.
+"""Following an account: numbers while it has followers, a client that reconnects, and no work for accounts
+without followers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from easel.core.stream.notifications import RunAppended
 from easel.errors import CursorOutOfRange
 from easel.host.order import FOLLOW_SECONDS, AccountOrder, end_expired_follows
 from easel.ids import OWNER, MessageId, WorkerId
-from tests.requirements import rule
 from tests.support.waiting import TIMEOUT_SECONDS
 
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ def counted(harness: RunHarness) -> CountingOrders:
 
 
 @pytest_asyncio.fixture
-async def order(harness: RunHarness, counted: CountingOrders) -> AsyncIterator[AccountOrder]:
+async def order(harness: RunHarness, counted: Any) -> AsyncIterator[AccountOrder]:
     opened = AccountOrder(counted, harness.database.notifier, poll_seconds=NEVER)
     yield opened
     await opened.close()
@@ -78,7 +77,6 @@ async def run(harness: RunHarness) -> Appender:
     return Appender(harness, claim)
 
 
-@rule("RS-75")
 async def test_followers_are_woken_by_the_notification_of_an_append(
     order: AccountOrder, run: Appender
 ) -> None:
@@ -97,7 +95,7 @@ async def test_followers_are_woken_by_the_notification_of_an_append(
         assert await one.wait(6, 0.01) is False
 
 
-async def test_a_client_that_comes_back_continues_where_it_was(order: AccountOrder, run: Appender) -> None:
+async def test_client_that_reconnects_continues_after_its_number(order: AccountOrder, run: Appender) -> None:
     async with order.follow(OWNER) as client:
         await run.append("a")
         assert await client.wait(0, TIMEOUT_SECONDS)
@@ -107,14 +105,14 @@ async def test_a_client_that_comes_back_continues_where_it_was(order: AccountOrd
         assert [part.append.first_seq for part in await client.read_after(1)] == [2]
 
 
-async def test_a_client_that_comes_back_late_is_told_that_its_number_is_too_old(
+async def test_number_of_a_client_that_reconnects_late_is_too_old(
     order: AccountOrder, run: Appender, harness: RunHarness
 ) -> None:
     async with order.follow(OWNER) as client:
         await run.append("a")
         assert await client.wait(0, TIMEOUT_SECONDS)
     harness.clock.ahead += FOLLOW_SECONDS + 1
-    assert await end_expired_follows(harness.database.orders) == 1
+    assert await end_expired_follows(harness.database.orders, harness.database.notifier) == 1
     async with order.follow(OWNER) as client:
         for unusable in (1, client.head + 1):
             with pytest.raises(CursorOutOfRange):
@@ -129,9 +127,9 @@ async def test_renewing_keeps_what_is_followed_and_starts_again_what_has_ended(
         harness.clock.ahead += FOLLOW_SECONDS - 1
         await order.renew()
         harness.clock.ahead += FOLLOW_SECONDS - 1
-        assert await end_expired_follows(harness.database.orders) == 0
+        assert await end_expired_follows(harness.database.orders, harness.database.notifier) == 0
         harness.clock.ahead += 2
-        assert await end_expired_follows(harness.database.orders) == 1
+        assert await end_expired_follows(harness.database.orders, harness.database.notifier) == 1
         await order.renew()
         await run.append("a")
         assert await client.wait(0, TIMEOUT_SECONDS)
@@ -139,7 +137,7 @@ async def test_renewing_keeps_what_is_followed_and_starts_again_what_has_ended(
             await client.read_after(0)
 
 
-async def test_nothing_is_queried_when_nobody_follows(
+async def test_account_without_followers_causes_no_query(
     order: AccountOrder, counted: CountingOrders, run: Appender
 ) -> None:
     async with AsyncExitStack() as clients:

@@ -107,7 +107,7 @@ def build_worker(shared: SharedServices) -> RunWorker:
                 database.sweeps,
                 "orders.expire",
                 EXPIRE_SECONDS,
-                partial(end_expired_follows, database.orders),
+                partial(end_expired_follows, database.orders, database.notifier),
             ),
             *shared.leases.periodics(),
             shared.nodes.periodic(),

@@ -1,9 +1,9 @@
 """The order of an account's events, for the clients that follow the account.
 
 Owns who follows on this instance, when appends are numbered, and how long numbers are kept. The order is
-durable: a client that comes back to any instance continues after its number, or is told that it is too old
-and must read again what it shows. Nothing happens for accounts that nobody follows. Does not know what a
-client makes of an event.
+durable: a client that reconnects to any instance continues after its number; if that is too old, it gets an
+error and must read again what it shows. Accounts without followers cost nothing. Does not know what a client
+makes of an event.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator
 
 from easel.core.stream.log import Bounds, check_cursor
 from easel.core.stream.notifications import CanvasAppended, Notification, OrderAdvanced, RunAppended
-from easel.core.stream.order import OrderedAppend, OrderState
+from easel.core.stream.order import OrderedAppend
 from easel.errors import Unavailable
 from easel.host.periodic import Periodic
 from easel.host.ports import Notifier, OrderStore
@@ -74,9 +74,8 @@ class AccountOrder:
         await self._store.follow(account_id, FOLLOW_SECONDS)
         self._followers.add(follower)
         try:
-            await self.number()  # what was appended while nobody was there
-            state = await self._read_state(account_id)
-            follower.advance(state.newest)
+            await self.number()  # events that were appended before a reconnect
+            follower.advance((await self._read_bounds(account_id)).newest)
             for loop in (self._passes, self._renewals):
                 loop.start()
             yield follower
@@ -86,21 +85,17 @@ class AccountOrder:
     async def read_after(self, account_id: AccountId, server_seq: int) -> list[OrderedAppend]:
         found = await self._store.read_after(account_id, server_seq, PAGE)
         # Read after the page: what was deleted in between would be missing from it.
-        state = await self._read_state(account_id)
-        check_cursor(server_seq, Bounds(state.oldest, state.newest, ended=False))
+        check_cursor(server_seq, await self._read_bounds(account_id))
         return [found[0].after(server_seq), *found[1:]] if found else []
 
     async def number(self) -> None:
-        """Number the new events of all accounts that are followed on this instance."""
-        states = await self._store.states(self._accounts()) if self._followers else {}
-        numbered = states
-        while waiting := [account_id for account_id, state in numbered.items() if state.has_unordered]:
-            numbered = await self._store.number(waiting, limit=MAX_NUMBERED, kept=KEPT_NUMBERS)
-            for account_id, state in numbered.items():
-                self._notifier.notify(OrderAdvanced(account_id, state.newest))
-            states |= numbered
-        for account_id, state in states.items():
-            self._advance(account_id, state.newest)
+        """Number the new events, if there are followers on this instance."""
+        if not self._followers:
+            return
+        if await self._store.has_unordered():
+            await number_appends(self._store, self._notifier)
+        for account_id, bounds in (await self._store.bounds(self._accounts())).items():
+            self._advance(account_id, bounds.newest)
 
     async def renew(self) -> None:
         """Renew the follows of this instance, and start those again that have ended."""
@@ -117,11 +112,11 @@ class AccountOrder:
         await self.number()
         await asyncio.sleep(PAUSE_SECONDS)
 
-    async def _read_state(self, account_id: AccountId) -> OrderState:
-        state = (await self._store.states([account_id])).get(account_id)
-        if state is None:  # the account was deleted
+    async def _read_bounds(self, account_id: AccountId) -> Bounds:
+        bounds = (await self._store.bounds([account_id])).get(account_id)
+        if bounds is None:  # the account was deleted
             raise Unavailable(what="The order of the account")
-        return state
+        return bounds
 
     def _accounts(self) -> set[AccountId]:
         return {follower.account_id for follower in self._followers}
@@ -138,9 +133,23 @@ class AccountOrder:
             self._passes.wake()
 
 
-async def end_expired_follows(store: OrderStore) -> int:
-    """End following the accounts whose followers have gone. Returns how many."""
+async def number_appends(store: OrderStore, notifier: Notifier) -> None:
+    """Number all appends that have no number yet, unless another instance does, and notify the followers."""
+    has_more = True
+    while has_more:
+        numbered = await store.number(limit=MAX_NUMBERED, kept=KEPT_NUMBERS)
+        for account_id, bounds in numbered.orders.items() if numbered else ():
+            notifier.notify(OrderAdvanced(account_id, bounds.newest))
+        has_more = numbered is not None and numbered.has_more
+
+
+async def end_expired_follows(store: OrderStore, notifier: Notifier) -> int:
+    """End following the accounts whose followers have gone. Returns how many.
+
+    Also numbers what is left when the instances with followers have crashed.
+    """
     count = 0
     while await store.end_expired() is not None:
         count += 1
+    await number_appends(store, notifier)
     return count

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from easel.core.stream.order import Append, LogType, OrderedAppend, number_appends, oldest_kept
+from easel.core.stream.log import Bounds
+from easel.core.stream.order import Append, LogType, OrderedAppend, advance, number_appends
 
 
 def test_appends_to_one_log_become_one_at_the_place_of_the_first() -> None:
@@ -29,4 +30,5 @@ def test_appends_to_one_log_become_one_at_the_place_of_the_first() -> None:
 def test_numbers_are_forgotten_when_there_are_a_quarter_more_than_kept(
     oldest: int, newest: int, expected: int
 ) -> None:
-    assert oldest_kept(oldest, newest, 100) == expected
+    bounds = Bounds(oldest, newest - 1, ended=False)
+    assert advance(bounds, newest, 100) == Bounds(expected, newest, ended=False)

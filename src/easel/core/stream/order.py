@@ -4,9 +4,12 @@ Owns how appends are numbered. Numbers have no gaps, and follow the order of eac
 accounts are followed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+
+from easel.core.stream.log import Bounds
+from easel.ids import AccountId
 
 
 class LogType(Enum):
@@ -47,12 +50,11 @@ class OrderedAppend:
 
 
 @dataclass(frozen=True, slots=True)
-class OrderState:
-    """The first and last number of an account's order, and whether appends have no number yet."""
+class Numbered:
+    """The new bounds of the orders whose events got numbers, and whether there is more to number."""
 
-    oldest: int
-    newest: int
-    has_unordered: bool
+    orders: Mapping[AccountId, Bounds]
+    has_more: bool
 
 
 def number_appends(appends: Sequence[Append], last_number: int) -> list[OrderedAppend]:
@@ -68,6 +70,7 @@ def number_appends(appends: Sequence[Append], last_number: int) -> list[OrderedA
     return ordered
 
 
-def oldest_kept(oldest: int, newest: int, kept: int) -> int:
-    """Return the first number to keep: of `kept` numbers, once there are a quarter more than that."""
-    return oldest if newest - oldest < kept * 5 // 4 else newest - kept + 1
+def advance(order: Bounds, newest: int, kept: int) -> Bounds:
+    """Return the bounds up to `newest`: with `kept` numbers, once there are a quarter more than that."""
+    is_full = newest - order.oldest >= kept * 5 // 4
+    return replace(order, oldest=newest - kept + 1 if is_full else order.oldest, newest=newest)

@@ -3,7 +3,8 @@
 from collections.abc import Collection
 from typing import Protocol
 
-from easel.core.stream.order import OrderedAppend, OrderState
+from easel.core.stream.log import Bounds
+from easel.core.stream.order import Numbered, OrderedAppend
 from easel.ids import AccountId
 
 
@@ -21,15 +22,18 @@ class OrderStore(Protocol):
         """Follow accounts for some seconds more. Returns those that are followed."""
         ...
 
-    async def states(self, account_ids: Collection[AccountId]) -> dict[AccountId, OrderState]: ...
+    async def bounds(self, account_ids: Collection[AccountId]) -> dict[AccountId, Bounds]:
+        """Return the first and the last number of each account that was ever followed."""
+        ...
 
-    async def number(
-        self, account_ids: Collection[AccountId], *, limit: int, kept: int
-    ) -> dict[AccountId, OrderState]:
-        """Number the appends of up to `limit` transactions of each account. About its newest `kept` numbers
-        are kept.
+    async def has_unordered(self) -> bool:
+        """Return whether appends have no number yet."""
+        ...
 
-        Returns the states of the orders, except those whose appends another instance numbers.
+    async def number(self, *, limit: int, kept: int) -> Numbered | None:
+        """Number the appends of up to `limit` transactions. About `kept` numbers of each account are kept.
+
+        Returns None if another instance numbers them.
         """
         ...
 

@@ -96,7 +96,6 @@ def _purge_account(ids: Ids) -> Steps[int]:
         "purge_ended_threads",
         "purge_ended_canvases",
         "purge_artifacts",
-        "purge_unordered",
         "purge_ordered",
     ):
         if deleted := (yield name, {**ids, "limit": MAX_PURGED_ROWS}):

@@ -1,15 +1,16 @@
 """The orders of accounts. The statements are in `orders.sql`, those that append in `logs.sql`.
 
-An append to the log of a followed account stores a row, in its transaction. Numbering moves rows in the order
-of `append_no`, under the lock of the account's order: the rows of a log commit in that order.
+A transaction that appends to logs of followed accounts stores a row. One transaction at a time numbers the
+rows in the order of `append_no`, which is the order in which the appends of each log commit.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import msgspec
 
 from easel.core.stream.json_text import to_json
-from easel.core.stream.order import Append, LogType, OrderedAppend, OrderState, number_appends, oldest_kept
+from easel.core.stream.log import Bounds
+from easel.core.stream.order import Append, LogType, Numbered, OrderedAppend, advance, number_appends
 from easel.ids import AccountId
 from easel.stores.nouns.statements import Row, Statements, Steps
 
@@ -31,17 +32,14 @@ class SqlOrders:
         rows = await self._sql.rows("renew_follows", account_ids=list(account_ids), seconds=seconds)
         return {row["account_id"] for row in rows}
 
-    async def states(self, account_ids: Collection[AccountId]) -> dict[AccountId, OrderState]:
-        rows = await self._sql.rows("read_orders", account_ids=list(account_ids))
-        return {
-            row["account_id"]: OrderState(row["oldest_seq"], row["last_seq"], bool(row["has_unordered"]))
-            for row in rows
-        }
+    async def bounds(self, account_ids: Collection[AccountId]) -> dict[AccountId, Bounds]:
+        return _to_bounds(await self._sql.rows("read_orders", account_ids=list(account_ids)))
 
-    async def number(
-        self, account_ids: Collection[AccountId], *, limit: int, kept: int
-    ) -> dict[AccountId, OrderState]:
-        return await self._sql.transaction(_number_all(account_ids, limit, kept))
+    async def has_unordered(self) -> bool:
+        return await self._sql.row("has_unordered") is not None
+
+    async def number(self, *, limit: int, kept: int) -> Numbered | None:
+        return await self._sql.transaction(_number(limit, kept))
 
     async def read_after(self, account_id: AccountId, server_seq: int, limit: int) -> list[OrderedAppend]:
         rows = await self._sql.rows("read_order", account_id=account_id, cursor=server_seq, limit=limit)
@@ -51,49 +49,45 @@ class SqlOrders:
         return await self._sql.transaction(_end_expired())
 
 
-def _number_all(
-    account_ids: Collection[AccountId], limit: int, kept: int
-) -> Steps[dict[AccountId, OrderState]]:
-    states: dict[AccountId, OrderState] = {}
-    for account_id in account_ids:
-        state = yield from _number(account_id, limit, kept)
-        if state is not None:
-            states[account_id] = state
-    return states
-
-
-def _number(account_id: AccountId, limit: int, kept: int) -> Steps[OrderState | None]:
-    account = {"account_id": account_id}
-    # A separate statement: the next one must see the numbers that were committed before this lock.
-    orders = yield "lock_order", account
-    if not orders:
+def _number(limit: int, kept: int) -> Steps[Numbered | None]:
+    # A separate statement: the next one must see what was numbered before this lock.
+    if not (yield "lock_numbering", {}):
         return None
-    oldest, newest = orders[0]["oldest_seq"], orders[0]["last_seq"]
-    rows = yield "take_unordered", {**account, "limit": limit}
-    if not rows:
-        return OrderState(oldest, newest, has_unordered=False)
+    rows = yield "take_unordered", {"limit": limit}
     rows.sort(key=lambda row: row["append_no"])
-    appends = [
-        Append(LogType(kind), *log) for row in rows for kind, *log in msgspec.json.decode(row["appends"])
-    ]
-    ordered = number_appends(appends, newest)
-    newest = ordered[-1].server_seq
-    yield "add_ordered", {**account, "appends": to_json([_to_columns(one) for one in ordered])}
-    kept_from = oldest_kept(oldest, newest, kept)
-    yield "advance_order", {**account, "oldest_seq": kept_from, "last_seq": newest}
-    if kept_from > oldest:
-        yield "trim_order", {**account, "oldest_seq": kept_from}
-    return OrderState(kept_from, newest, has_unordered=len(rows) == limit)
+    appends: dict[AccountId, list[Append]] = {}
+    for row in rows:
+        for account_id, log_type, *log in msgspec.json.decode(row["appends"]):
+            appends.setdefault(account_id, []).append(Append(LogType(log_type), *log))
+    # Following the other accounts has ended.
+    orders = _to_bounds((yield "lock_orders", {"account_ids": list(appends)})) if appends else {}
+    columns: list[list[object]] = []
+    newest: dict[AccountId, Bounds] = {}
+    for account_id, order in orders.items():
+        ordered = number_appends(appends[account_id], order.newest)
+        columns += [_to_columns(account_id, one) for one in ordered]
+        newest[account_id] = advance(order, ordered[-1].server_seq, kept)
+    if orders:
+        yield "add_ordered", {"appends": to_json(columns)}
+        advanced = [[account_id, order.oldest, order.newest] for account_id, order in newest.items()]
+        yield "advance_orders", {"orders": to_json(advanced)}
+    for account_id, order in newest.items():
+        if order.oldest > orders[account_id].oldest:
+            yield "trim_order", {"account_id": account_id, "oldest_seq": order.oldest}
+    return Numbered(newest, has_more=len(rows) == limit)
 
 
 def _end_expired() -> Steps[AccountId | None]:
     expired = yield "end_expired_follow", {}
     if not expired:
         return None
-    account = {"account_id": expired[0]["account_id"]}
-    yield "delete_order", account
-    yield "delete_unordered", account
-    return account["account_id"]
+    account_id: AccountId = expired[0]["account_id"]
+    yield "delete_order", {"account_id": account_id}
+    return account_id
+
+
+def _to_bounds(rows: Sequence[Row]) -> dict[AccountId, Bounds]:
+    return {row["account_id"]: Bounds(row["oldest_seq"], row["last_seq"], ended=False) for row in rows}
 
 
 def _to_ordered(row: Row) -> OrderedAppend:
@@ -101,6 +95,7 @@ def _to_ordered(row: Row) -> OrderedAppend:
     return OrderedAppend(row["server_seq"], append)
 
 
-def _to_columns(one: OrderedAppend) -> list[object]:
+def _to_columns(account_id: AccountId, one: OrderedAppend) -> list[object]:
     append = one.append
-    return [one.server_seq, append.log_type.value, append.log_id, append.first_seq, append.last_seq]
+    log = [append.log_type.value, append.log_id]
+    return [account_id, one.server_seq, *log, append.first_seq, append.last_seq]

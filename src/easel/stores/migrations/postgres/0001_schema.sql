@@ -544,14 +544,14 @@ create table account_orders (
 create index account_orders_followed_idx on account_orders(followed_until) where followed_until is not null;
 
 -- Appends to the logs of followed accounts that have no number yet, one row for each transaction: a JSON list
--- of [log_type, log_id, first_seq, last_seq]. append_no is taken under the locks of the logs. Without a
--- foreign key, which each append would check.
+-- of [account_id, log_type, log_id, first_seq, last_seq]. append_no is taken under the locks of the logs.
 create table unordered_appends (
-  account_id text not null,
-  append_no bigint generated always as identity,
-  appends json not null,
-  primary key (account_id, append_no)
+  append_no bigint generated always as identity primary key,
+  appends json not null
 ) with (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000);
+-- Its lock is that of the transaction which numbers them.
+create table order_head (only_row boolean primary key default true check (only_row));
+insert into order_head values (true);
 
 -- The order: each row numbers the events of one log from first_seq to last_seq, up to server_seq.
 create table ordered_appends (
@@ -640,9 +640,9 @@ begin
               'provenance', event::jsonb->'provenance'
                 || jsonb_build_object('agent_id', for_account, 'run_id', by_run)),
             clock_timestamp());
-    insert into unordered_appends (account_id, appends)
-    select o.account_id,
-           json_build_array(json_build_array('canvas', leased.canvas_id, place.last_seq, place.last_seq))
+    insert into unordered_appends (appends)
+    select json_build_array(json_build_array(for_account, 'canvas', leased.canvas_id,
+                                             place.last_seq, place.last_seq))
       from account_orders o where o.account_id = for_account and o.followed_until is not null;
     ended := ended || leased.canvas_id;
   end loop;

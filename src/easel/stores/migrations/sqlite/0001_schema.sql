@@ -415,9 +415,10 @@ create index account_orders_followed_idx on account_orders(followed_until) where
 
 create table unordered_appends (
   append_no integer not null primary key,
-  account_id text not null, appends text not null
+  appends text not null
 ) strict;
-create index unordered_appends_account_idx on unordered_appends(account_id, append_no);
+create table order_head (only_row integer not null primary key default 1 check (only_row = 1)) strict;
+insert into order_head values (1);
 
 create table ordered_appends (
   account_id text not null references account_orders(account_id) on delete cascade,

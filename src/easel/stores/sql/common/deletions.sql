@@ -157,14 +157,6 @@ delete from artifacts
                          order by artifact_id limit :limit))
 returning 1;
 
--- name: purge_unordered
--- Delete some appends of a deleted account that have no number.
-delete from unordered_appends
- where account_id = :account_id
-   and append_no in (select append_no from unordered_appends where account_id = :account_id
-                      order by append_no limit :limit)
-returning 1;
-
 -- name: purge_ordered
 -- Delete some numbered appends of a deleted account.
 delete from ordered_appends

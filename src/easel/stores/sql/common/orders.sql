@@ -21,34 +21,42 @@ update account_orders set followed_until = clock_timestamp() + make_interval(sec
 returning account_id;
 
 -- name: read_orders
--- Return the bounds of the orders of these accounts, and whether there are appends to number.
-select account_id, oldest_seq, last_seq,
-       exists (select 1 from unordered_appends u where u.account_id = o.account_id) as has_unordered
-  from account_orders o where account_id = any(:account_ids::text[]);
+-- Return the bounds of the orders of these accounts.
+select account_id, oldest_seq, last_seq from account_orders where account_id = any(:account_ids::text[]);
 
--- name: lock_order
--- Lock the order of an account and return its bounds. Returns no row if another transaction numbers its
--- appends.
-select oldest_seq, last_seq from account_orders where account_id = :account_id for update skip locked;
+-- name: has_unordered
+-- Return a row if there are appends without a number.
+select 1 as found from unordered_appends limit 1;
+
+-- name: lock_numbering
+-- Lock the numbering of appends. Returns no row if another transaction numbers them.
+select 1 as locked from order_head for update skip locked;
 
 -- name: take_unordered
--- Take the oldest appends that have no number; a row has those of a transaction. Requires the lock of the
--- order.
+-- Take the oldest appends without a number; a row has those of a transaction. Requires the lock of the
+-- numbering.
 delete from unordered_appends
- where account_id = :account_id
-   and append_no in (select append_no from unordered_appends
-                      where account_id = :account_id order by append_no limit :limit)
+ where append_no in (select append_no from unordered_appends order by append_no limit :limit)
 returning append_no, appends;
 
+-- name: lock_orders
+-- Lock the orders of those of the accounts that are followed, and return their bounds.
+select account_id, oldest_seq, last_seq from account_orders
+ where account_id = any(:account_ids::text[]) and followed_until is not null
+ order by account_id
+   for update;
+
 -- name: add_ordered
--- Store numbered appends. Requires the lock of the order.
+-- Store numbered appends. Requires the locks of the orders.
 insert into ordered_appends (account_id, server_seq, log_type, log_id, first_seq, last_seq)
-select :account_id, (value->>0)::bigint, value->>1, value->>2, (value->>3)::bigint, (value->>4)::bigint
+select value->>0, (value->>1)::bigint, value->>2, value->>3, (value->>4)::bigint, (value->>5)::bigint
   from json_array_elements(:appends::json) as value;
 
--- name: advance_order
--- Store the bounds of an order. Requires the lock of the order.
-update account_orders set oldest_seq = :oldest_seq, last_seq = :last_seq where account_id = :account_id;
+-- name: advance_orders
+-- Store the bounds of orders, passed as [account_id, oldest_seq, last_seq]. Requires their locks.
+update account_orders set oldest_seq = (value->>1)::bigint, last_seq = (value->>2)::bigint
+  from json_array_elements(:orders::json) as value
+ where account_id = value->>0;
 
 -- name: trim_order
 -- Delete the rows before the start of an order. A row that has a later number, too, stays.
@@ -60,8 +68,8 @@ select server_seq, log_type, log_id, first_seq, last_seq from ordered_appends
  where account_id = :account_id and server_seq > :cursor order by server_seq limit :limit;
 
 -- name: end_expired_follow
--- End following one account that nobody has renewed. One number is skipped, so that a reader with the last
--- one is told that its number is too old.
+-- End following one account whose follow was not renewed. One number is skipped, so that the last number of a
+-- reader is then too old.
 update account_orders
    set followed_until = null, is_complete = false, oldest_seq = last_seq + 2, last_seq = last_seq + 1
  where account_id = (select account_id from account_orders
@@ -71,9 +79,5 @@ update account_orders
 returning account_id;
 
 -- name: delete_order
--- Delete the order of an account that nobody follows.
+-- Delete the order of an account without followers.
 delete from ordered_appends where account_id = :account_id;
-
--- name: delete_unordered
--- Delete the appends of an account that nobody follows.
-delete from unordered_appends where account_id = :account_id;

@@ -13,11 +13,11 @@ logged as (
 -- define: order_run_appends
 -- Let the appends to runs that have `grown` from `base` to `last_seq` be ordered, if the account is followed.
 ordered as (
-  insert into unordered_appends (account_id, appends)
-  select g.account_id, json_agg(json_build_array('run', g.run_id, g.base + 1, g.last_seq))
+  insert into unordered_appends (appends)
+  select json_agg(json_build_array(g.account_id, 'run', g.run_id, g.base + 1, g.last_seq))
     from grown g join account_orders o on o.account_id = g.account_id and o.followed_until is not null
    where g.last_seq > g.base
-   group by g.account_id
+  having count(*) > 0
 );
 
 -- define: append_canvas_events
@@ -31,9 +31,8 @@ logged as (
          unnest(:event_types::text[], :visibilities::text[], :payloads::text[])
            with ordinality as e(event_type, visibility, payload, nth)
 ), ordered as (
-  insert into unordered_appends (account_id, appends)
-  select g.account_id,
-         json_build_array(json_build_array('canvas', g.canvas_id,
+  insert into unordered_appends (appends)
+  select json_build_array(json_build_array(g.account_id, 'canvas', g.canvas_id,
                                            g.last_seq - cardinality(:event_types) + 1, g.last_seq))
     from grown g join account_orders o on o.account_id = g.account_id and o.followed_until is not null
    where cardinality(:event_types) > 0
