@@ -11,6 +11,8 @@ from unittest.mock import patch
 
 import pytest
 
+from easel.core.principal import ActorKind
+from easel.core.stream.envelope import Provenance
 from easel.core.stream.log import Bounds
 from easel.core.stream.order import Append, LogType, Numbered, OrderedAppend
 from easel.errors import Unavailable
@@ -53,6 +55,7 @@ if TYPE_CHECKING:
 
     from easel.host.ports import OrderStore, RunStore
 
+ADA = Provenance("ada", "session", "talk", kind=ActorKind.PERSON)
 SECONDS = 3600.0  # longer than any test
 LIMIT, KEPT = 1_000, 10_000
 OPENING = run_events(new_run().run_id).start(0)
@@ -92,6 +95,7 @@ async def stored_events(store: Store, account_id: AccountId = OWNER) -> set[tupl
         "select 'run' as log_type, e.run_id as log_id, e.seq from run_events e"
         f" join runs r on r.run_id = e.run_id where r.account_id = '{account_id}' and e.seq > 0"
         f" union all select 'canvas', canvas_id, seq from canvas_events where account_id = '{account_id}'"
+        f" union all select 'account', account_id, seq from account_events where account_id = '{account_id}'"
     )
     return {(row["log_type"], row["log_id"], row["seq"]) for row in rows}
 
@@ -112,7 +116,7 @@ def assert_logs_in_order(order: list[OrderedAppend]) -> None:
 
 
 async def append_everywhere(store: Store) -> None:
-    """Append events with every statement that appends: of runs, boards, canvases and documents."""
+    """Append events with every statement that appends: of runs, boards, canvases, documents and accounts."""
     runs, documents, database = store.runs, store.database.documents, store.database
     await create_cockpit(database.canvases)
     await database.canvases.change(OWNER, CanvasId("cockpit"), set_state(n=1))
@@ -136,6 +140,7 @@ async def append_everywhere(store: Store) -> None:
     cancelled = await runs.request_cancel(OWNER, waiting.run_id, closing_events(waiting.run_id))
     assert cancelled is not None
     assert_stored(await runs.append(ending_batch(adopted, 1)))
+    await database.sessions.rename(OWNER, SESSION, "Another title", ADA)
 
 
 async def test_every_event_of_a_followed_account_has_one_number(store: Store, orders: OrderStore) -> None:
@@ -150,11 +155,11 @@ async def test_every_event_of_a_followed_account_has_one_number(store: Store, or
 
 async def test_append_of_an_account_without_followers_stores_no_row(store: Store, orders: OrderStore) -> None:
     ann = await store.add_user("ann")
+    [claim] = await start_runs(store.runs, new_run(user=ann))
     await orders.follow(ann, SECONDS)
     await append_everywhere(store)
     assert await count_appends(store) == (0, 0)
     assert await orders.bounds([OWNER]) == {}
-    [claim] = await start_runs(store.runs, new_run(user=ann))
     assert_stored(await store.runs.append(delta_batch(claim, 1, "a")))
     assert await orders.number(limit=LIMIT, kept=KEPT) == Numbered(
         {ann: Bounds(1, 1, ended=False)}, has_more=False
@@ -202,15 +207,15 @@ async def test_two_instances_number_each_event_once_while_runs_append(
             appending, keep_numbering(orders, appending), keep_numbering(other.database.orders, appending)
         )
     await orders.number(limit=LIMIT, kept=KEPT)
-    assert await number(orders) == 8 * 12 * 2
+    assert await number(orders) == 8 * (1 + 12 * 2)  # each run makes its session
     order = await read_order(orders)
     assert_logs_in_order(order)
     assert {event[1:] for event in positions(order)} == await stored_events(store)
 
 
 async def test_numbering_that_was_killed_is_done_once_by_the_next(runs: RunStore, orders: OrderStore) -> None:
-    await orders.follow(OWNER, SECONDS)
     claim = await start_run(runs)
+    await orders.follow(OWNER, SECONDS)
     assert_stored(await runs.append(delta_batch(claim, 1, "a")))
     assert await number(orders) == 1
     assert_stored(await runs.append(delta_batch(claim, 2, "b")))
@@ -225,8 +230,8 @@ async def test_numbering_that_was_killed_is_done_once_by_the_next(runs: RunStore
 
 
 async def test_a_follow_that_is_renewed_late_goes_on(store: Store, orders: OrderStore) -> None:
-    await orders.follow(OWNER, SECONDS)
     claim = await start_run(store.runs)
+    await orders.follow(OWNER, SECONDS)
     assert_stored(await store.runs.append(delta_batch(claim, 1, "a")))
     await store.sql(f"update account_orders set followed_until = {store.ago(1)}")
     assert_stored(await store.runs.append(delta_batch(claim, 2, "b")))
@@ -238,8 +243,8 @@ async def test_a_follow_that_is_renewed_late_goes_on(store: Store, orders: Order
 async def test_numbers_go_on_after_following_ended_and_an_old_one_is_too_old(
     store: Store, orders: OrderStore
 ) -> None:
-    await orders.follow(OWNER, SECONDS)
     claim = await start_run(store.runs)
+    await orders.follow(OWNER, SECONDS)
     assert_stored(await store.runs.append(delta_batch(claim, 1, "a", "b")))
     assert await number(orders) == 2
     assert_stored(await store.runs.append(delta_batch(claim, 2, "c")))  # not numbered in time
@@ -259,8 +264,8 @@ async def test_numbers_go_on_after_following_ended_and_an_old_one_is_too_old(
 
 
 async def test_an_order_keeps_its_newest_numbers(store: Store, orders: OrderStore) -> None:
-    await orders.follow(OWNER, SECONDS)
     claims = await start_runs(store.runs, new_run("one"), new_run("two"))
+    await orders.follow(OWNER, SECONDS)
     bounds = Bounds(1, 0, ended=False)
     for batch in range(1, 11):
         for claim in claims:

@@ -11,7 +11,13 @@ import contextlib
 from collections.abc import AsyncGenerator
 
 from easel.core.stream.log import Bounds, check_cursor
-from easel.core.stream.notifications import CanvasAppended, Notification, OrderAdvanced, RunAppended
+from easel.core.stream.notifications import (
+    AccountAppended,
+    CanvasAppended,
+    Notification,
+    OrderAdvanced,
+    RunAppended,
+)
 from easel.core.stream.order import OrderedAppend
 from easel.errors import Unavailable
 from easel.host.periodic import Periodic
@@ -129,7 +135,7 @@ class AccountOrder:
     def _on_notification(self, notification: Notification) -> None:
         if isinstance(notification, OrderAdvanced):
             self._advance(notification.key, notification.seq)
-        elif self._followers and isinstance(notification, RunAppended | CanvasAppended):
+        elif self._followers and isinstance(notification, RunAppended | CanvasAppended | AccountAppended):
             self._passes.wake()
 
 

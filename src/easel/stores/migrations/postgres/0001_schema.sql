@@ -649,7 +649,8 @@ begin
   return ended;
 end $$;
 
--- Append an event to the log of an account and delete the one that is too old. Returns its number.
+-- Append an event to the log of an account, delete the one that is too old, and let the append be ordered, if
+-- the account is followed. Returns its number.
 -- A function, because it is called by the statement that enqueues a run: the number is read after the lock.
 create function append_account_event(to_account text, new_type text, event text)
 returns bigint language plpgsql as $$
@@ -661,6 +662,9 @@ begin
   insert into account_events (account_id, seq, event_type, visibility, payload, created_at)
   values (to_account, next_seq, new_type, 'public', event::jsonb, clock_timestamp());
   delete from account_events where account_id = to_account and seq <= next_seq - 1000;
+  insert into unordered_appends (appends)
+  select json_build_array(json_build_array(to_account, 'account', to_account, next_seq, next_seq))
+    from account_orders where account_id = to_account and followed_until is not null;
   return next_seq;
 end $$;
 

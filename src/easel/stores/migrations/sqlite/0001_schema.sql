@@ -428,6 +428,11 @@ create table ordered_appends (
   primary key (account_id, server_seq),
   constraint append_has_events check (first_seq <= last_seq)
 ) strict, without rowid;
+create trigger account_append_is_ordered after insert on account_events begin
+  insert into unordered_appends (appends)
+  select json_array(json_array(account_id, 'account', account_id, new.seq, new.seq))
+    from account_orders where account_id = new.account_id and followed_until is not null;
+end;
 
 create table audit (
   seq integer not null primary key,
