@@ -13,7 +13,6 @@ from msgspec import inspect
 from easel.edges.decoding import Decoded, Params, decode_json, decode_members, with_warnings
 from easel.edges.gateway.hello import Connect
 from easel.edges.gateway.node_side import ToolProgress, ToolResultParams
-from easel.edges.gateway.subscriptions import Subscribe
 from easel.edges.http.chat import Cancel, ChatQuery, NewChatMessage
 from easel.edges.http.routes import ROUTES
 from easel.edges.methods import METHODS
@@ -26,7 +25,7 @@ SHAPES: list[type[Any]] = sorted(
     {
         *(method.params for method in METHODS.values()),
         *(shape for row in ROUTES for shape in (row.body, row.query) if shape is not None),
-        *(Connect, Subscribe, ToolResultParams, ToolProgress, ChatQuery, NewChatMessage, Cancel),
+        *(Connect, ToolResultParams, ToolProgress, ChatQuery, NewChatMessage, Cancel),
     },
     key=lambda shape: shape.__name__,
 )

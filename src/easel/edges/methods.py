@@ -1,6 +1,6 @@
 """The methods of the gateway, one row each: params and handler. `/ws` and `POST /api/rpc` share this table.
 
-Methods that need a connection (`connect`, `canvas.subscribe`) are named here and handled in `edges/gateway`.
+The handshake and what a node sends (`connect`, `tool.result`) are named here and handled in `edges/gateway`.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from easel.edges import action_methods as actions
+from easel.edges import canvas_events as events
 from easel.edges import canvas_methods as canvases
 from easel.edges import params
 from easel.edges.caller import Caller
@@ -28,6 +29,7 @@ class Method:
     params: type[Any]
     handler: Callable[[Caller, Any], Awaitable[Any]]
     needs_canvas: bool = True  # False: a canvas that is missing, or of another agent, is no error
+    on_answered: Callable[[Caller, Mapping[str, Any]], None] | None = None  # with the params, over `/ws` only
 
 
 async def dispatch(caller: Caller, name: str, members: Any) -> Any:
@@ -76,8 +78,10 @@ METHODS: Mapping[str, Method] = {
     "canvas.restore": Method(params.RestoreCanvas, canvases.restore_canvas),
     "canvas.input": Method(params.EnterInput, canvases.enter_input),
     "canvas.report": Method(params.ReportPage, canvases.report_page),
-    "canvas.open": Method(params.OpenCanvas, canvases.open_canvas),
-    "canvas.close": Method(params.CloseCanvas, canvases.close_canvas),
+    "canvas.open": Method(params.OpenCanvas, events.open_canvas, on_answered=events.start_events),
+    "canvas.close": Method(params.CloseCanvas, events.close_canvas),
+    "canvas.subscribe": Method(params.Subscribe, events.subscribe, on_answered=events.start_events),
+    "canvas.unsubscribe": Method(params.OfCanvas, events.unsubscribe),
     "canvas.asset.put": Method(params.PutAsset, canvases.put_asset),
     "canvas.asset.get": Method(params.NamedAsset, canvases.get_asset),
     "canvas.asset.list": Method(params.ListOfCanvas, canvases.list_assets),

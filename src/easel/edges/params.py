@@ -30,6 +30,10 @@ class OfCanvas(Params, kw_only=True):
     agentId: str | None = None
 
 
+class Subscribe(OfCanvas):
+    afterSeq: Annotated[int, Meta(ge=0, le=LAST_CURSOR)] | None = None
+
+
 class ListCanvases(Params):
     agentId: str | None = None
     after: str | None = None

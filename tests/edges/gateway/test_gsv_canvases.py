@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from easel.edges.gateway.subscriptions import Subscribe
 from easel.edges.methods import METHODS
-from easel.edges.params import MAX_OFFSET, OfCanvas
+from easel.edges.params import MAX_OFFSET, OfCanvas, Subscribe
 from tests.edges.gateway.canvas_calls import add, refusal_of
 from tests.edges.http.live import new_session
 from tests.requirements import rule

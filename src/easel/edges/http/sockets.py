@@ -12,8 +12,6 @@ from easel.edges.http.calls import authenticate_socket, refuse_nodes
 from easel.errors import NotFound, NotSignedIn
 from easel.host.services import Services
 
-SIGNED_OUT = 1008
-
 
 @dataclass(frozen=True, slots=True)
 class SocketCall:
@@ -47,24 +45,13 @@ async def serve_socket(
             socket = WebSocket(scope, receive, send)
             principal = await authenticate_socket(socket, host) or ANONYMOUS
             scope["state"]["principal"] = principal
-            if row.is_open:
-                await row.handler(SocketCall(host, principal, socket))
-            else:
-                await _serve(row, SocketCall(host, principal, socket))
+            if not row.is_open:
+                if principal is ANONYMOUS:
+                    raise NotSignedIn
+                refuse_nodes(principal)
+            await row.handler(SocketCall(host, principal, socket))
             return
     raise NotFound(what="page", id=scope["path"])
-
-
-async def _serve(row: SocketRow, call: SocketCall) -> None:
-    """Run the handler while the sign-in is valid, and close the socket when the sign-in ends."""
-    if call.principal is ANONYMOUS:
-        raise NotSignedIn
-    refuse_nodes(call.principal)
-    try:
-        async with call.host.revocation.while_valid(call.principal):
-            await row.handler(call)
-    except NotSignedIn:
-        await call.socket.close(SIGNED_OUT, "Signed out.")
 
 
 async def _unused(_: WebSocket) -> None: ...
