@@ -1,8 +1,8 @@
 """The delivery of logs to a client: `deliver` sends one log, `Deliveries` follows several for one connection.
 
 A log is followed by one task as long as there is a reason, such as a subscription or an open view. A second
-reason restarts nothing and changes nothing for the first: each event is sent once. If it asks for older events,
-they follow those that were already sent. Does not know canvases or frames.
+reason restarts nothing and changes nothing for the first: each event is sent once. If it asks for older
+events, they follow those that were already sent. Does not know canvases or frames.
 """
 
 import asyncio

@@ -1,9 +1,8 @@
 """One WebSocket, whatever is spoken on it: the order of what is sent, its tasks and its end.
 
-Owns the limits before sign-in and on requests, the watch of the credential, the close reasons, and the tasks of
-the connection, which end with it. Frames for the client are not queued: sending waits until the client has
-read earlier ones. One that does not read is disconnected by the server below. Does not know frames, methods or
-logs.
+Owns the limits before sign-in and on requests, the watch of the credential, the close reasons, and the tasks
+of the connection, which end with it. Frames for the client are not queued: sending waits until the client has
+read earlier ones. One that does not read is disconnected by the server below. Does not know what a frame says.
 """
 
 import asyncio

@@ -110,13 +110,16 @@ class _BoundedHttp(_StallLimit, HttpToolsProtocol):
         self._header_timer.cancel()
         super().connection_lost(exc)
 
+    def handle_websocket_upgrade(self) -> None:
+        self._header_timer.cancel()  # it would keep this object, which has no connection any more
+        super().handle_websocket_upgrade()
+
     def limit_stalls(self) -> None:
         """Disconnect the client if it does not read the response to its present request."""
         self.limits_stalls = True
 
     def _check_timeout(self) -> None:
-        is_websocket = self.transport.get_protocol() is not self
-        if self.transport.is_closing() or is_websocket:
+        if self.transport.is_closing():
             return
         waited = 0.0
         if self._waiting_since is not None and not self.flow.read_paused:
