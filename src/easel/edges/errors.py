@@ -11,8 +11,8 @@ from easel.errors import HostError, InternalError
 from easel.host.audit.audit import Audit
 from easel.ids import new_reference
 
-# Name of our ASGI extension, a dict of functions of the connection: `abort`; for a response `limit_stalls`; for
-# a WebSocket `watch` and `limit_frames`.
+# Name of our ASGI extension, a dict of functions of the connection: `abort`; for a response `limit_stalls`;
+# for a WebSocket `watch` and `limit_frames`.
 CONNECTION = "easel.connection"
 
 log = structlog.get_logger("edges")

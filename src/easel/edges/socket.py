@@ -2,7 +2,7 @@
 
 Owns the limits before sign-in and on requests, the watch of the credential, the close reasons, and the tasks
 of the connection, which end with it. Frames for the client are not queued: sending waits until the client has
-read earlier ones. One that does not read is disconnected by the server below. Does not know what a frame says.
+read earlier ones. One that does not read is disconnected by the server below. Does not know what frames say.
 """
 
 import asyncio
