@@ -369,6 +369,8 @@ EXCLUDED: Mapping[str, str] = {
     "GET /sse/run/{run_id}": "a stream",
     "GET /sse/canvas/{canvas_id}": "a stream",
     "POST /api/chat/{session_id}": "a stream",
+    "canvas.subscribe": "needs a connection",
+    "canvas.unsubscribe": "needs a connection",
     "POST /sign-in": "of the sign-in page",
     "POST /sign-out": "of the sign-in page",
 }

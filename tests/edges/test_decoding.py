@@ -15,7 +15,7 @@ from easel.edges.http.chat import ChatQuery
 from easel.edges.http.chat_frames import Cancel, NewChatMessage
 from easel.edges.http.routes import ROUTES
 from easel.edges.methods import METHODS
-from easel.edges.params import Connect, NamedCanvas, Subscribe, ToolProgress, ToolResultParams, WriteCanvas
+from easel.edges.params import Connect, NamedCanvas, ToolProgress, ToolResultParams, WriteCanvas
 from easel.edges.results import Pong
 from easel.errors import BadInput
 from tests.core.test_unknown_members import misspelt
@@ -25,7 +25,7 @@ SHAPES: list[type[Any]] = sorted(
     {
         *(method.params for method in METHODS.values()),
         *(shape for row in ROUTES for shape in (row.body, row.query) if shape is not None),
-        *(Connect, Subscribe, ToolResultParams, ToolProgress, ChatQuery, NewChatMessage, Cancel),
+        *(Connect, ToolResultParams, ToolProgress, ChatQuery, NewChatMessage, Cancel),
     },
     key=lambda shape: shape.__name__,
 )

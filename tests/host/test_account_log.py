@@ -32,7 +32,6 @@ async def tails(harness: RunHarness) -> AsyncIterator[Tails]:
         harness.database.notifier,
         poll_seconds=NEVER,
         heartbeat_seconds=NEVER,
-        stall_seconds=NEVER,
         quota=StreamQuota(10),
         memory=TailMemory(1_000_000),
     )

@@ -93,7 +93,6 @@ def make_tails(harness: RunHarness, store: Any = None, **changes: Any) -> Tails:
     options: dict[str, Any] = {
         "poll_seconds": NEVER,
         "heartbeat_seconds": NEVER,
-        "stall_seconds": NEVER,
         "quota": StreamQuota(2_000),
         "window": 100,
         "memory": TailMemory(10_000_000),

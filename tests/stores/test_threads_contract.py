@@ -58,7 +58,6 @@ async def tails(store: Store) -> AsyncIterator[Tails]:
     options = {
         "poll_seconds": DISABLED_SECONDS,
         "heartbeat_seconds": DISABLED_SECONDS,
-        "stall_seconds": DISABLED_SECONDS,
         "quota": StreamQuota(10),
         "window": 100,
         "memory": TailMemory(10_000_000),
@@ -157,7 +156,6 @@ async def test_poll_continues_after_an_error(store: Store, monkeypatch: pytest.M
     options = {
         "poll_seconds": 0.02,
         "heartbeat_seconds": DISABLED_SECONDS,
-        "stall_seconds": DISABLED_SECONDS,
         "quota": StreamQuota(10),
         "window": 100,
         "memory": TailMemory(10_000_000),

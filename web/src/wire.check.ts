@@ -37,6 +37,8 @@ export const calls: {
   "canvas.report": (params) => call("canvas.report", params),
   "canvas.open": (params) => call("canvas.open", params),
   "canvas.close": (params) => call("canvas.close", params),
+  "canvas.subscribe": (params) => call("canvas.subscribe", params),
+  "canvas.unsubscribe": (params) => call("canvas.unsubscribe", params),
   "canvas.asset.put": (params) => call("canvas.asset.put", params),
   "canvas.asset.get": (params) => call("canvas.asset.get", params),
   "canvas.asset.list": (params) => call("canvas.asset.list", params),
@@ -46,8 +48,6 @@ export const calls: {
   "nodes.list": (params) => call("nodes.list", params),
   "ping": (params) => call("ping", params),
   "connect": (params) => call("connect", params),
-  "canvas.subscribe": (params) => call("canvas.subscribe", params),
-  "canvas.unsubscribe": (params) => call("canvas.unsubscribe", params),
   "tool.result": (params) => call("tool.result", params),
   "tool.progress": (params) => call("tool.progress", params),
 };

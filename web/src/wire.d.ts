@@ -29,6 +29,8 @@ export interface Methods {
   "canvas.report": { params: ReportPage; result: ReportedPage };
   "canvas.open": { params: OpenCanvas; result: OpenedCanvas };
   "canvas.close": { params: CloseCanvas; result: ClosedCanvas };
+  "canvas.subscribe": { params: Subscribe; result: CanvasSubscription };
+  "canvas.unsubscribe": { params: OfCanvas; result: CanvasSubscription };
   "canvas.asset.put": { params: PutAsset; result: StoredAsset };
   "canvas.asset.get": { params: NamedAsset; result: AssetContent };
   "canvas.asset.list": { params: ListOfCanvas; result: AssetPage };
@@ -42,8 +44,6 @@ export interface Methods {
 /** The methods of the WebSocket alone. */
 export interface ConnectionMethods {
   "connect": { params: Connect; result: Hello };
-  "canvas.subscribe": { params: Subscribe; result: CanvasSubscription };
-  "canvas.unsubscribe": { params: OfCanvas; result: CanvasSubscription };
   "tool.result": { params: ToolResultParams; result: Receipt };
   "tool.progress": { params: ToolProgress; result: Receipt };
 }
@@ -704,6 +704,25 @@ export interface ClosedCanvas {
   warnings?: string[];
 }
 
+export interface Subscribe {
+  afterSeq?: number | null;
+  canvasId: string;
+  agentId?: string | null;
+}
+
+export interface CanvasSubscription {
+  canvasId: string;
+  subscribed: boolean;
+  /** What was ignored in the request, and what may be wrong in a spec. */
+  warnings?: string[];
+}
+
+/** Params of a method for one canvas. A canvas of another agent than `agentId` is not found. RS-67 */
+export interface OfCanvas {
+  canvasId: string;
+  agentId?: string | null;
+}
+
 export interface PutAsset {
   path: string;
   text?: string | null;
@@ -891,25 +910,6 @@ export interface Features {
 export interface GatewayNodeLimits {
   frameBytes: number;
   resultBytes: number;
-}
-
-export interface Subscribe {
-  afterSeq?: number | null;
-  canvasId: string;
-  agentId?: string | null;
-}
-
-export interface CanvasSubscription {
-  canvasId: string;
-  subscribed: boolean;
-  /** What was ignored in the request, and what may be wrong in a spec. */
-  warnings?: string[];
-}
-
-/** Params of a method for one canvas. A canvas of another agent than `agentId` is not found. RS-67 */
-export interface OfCanvas {
-  canvasId: string;
-  agentId?: string | null;
 }
 
 /** Sent by a node: exactly one of `result` and `error`. */
@@ -1818,7 +1818,7 @@ export interface ToolView {
   description: string;
   /** The JSON Schema of its arguments. */
   schema: JsonObject;
-  annotations: ToolAnnotations;
+  annotations: ToolHints;
   runs_on: string;
 }
 

@@ -48,6 +48,7 @@ async def serve(
         listening,
         max_frame_bytes=settings.max_frame_bytes,
         ping_seconds=settings.heartbeat_seconds,
+        stall_seconds=settings.stall_seconds,
     )
     await server.start()
     if gateway is not None:
@@ -73,7 +74,6 @@ async def serve(
 def build_gateway(settings: Settings, services: Services) -> Gateway:
     limits = GatewayLimits(
         connections=settings.max_streams,
-        stall_seconds=settings.stall_seconds,
         frame_bytes=settings.max_frame_bytes,
         result_bytes=settings.max_result_bytes,
     )

@@ -218,7 +218,6 @@ def build_services(shared: SharedServices, *, random: Callable[[], float] = rand
             notifier,
             poll_seconds=settings.poll_seconds,
             heartbeat_seconds=settings.heartbeat_seconds,
-            stall_seconds=settings.stall_seconds,
             quota=quota,
             memory=tail_memory,
         )

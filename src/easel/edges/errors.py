@@ -2,14 +2,20 @@
 
 from typing import Annotated, Any, cast
 
+import structlog
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from easel.core.principal import Principal
 from easel.core.stream.json_text import refuse_duplicate_keys
-from easel.errors import HostError
+from easel.errors import HostError, InternalError
+from easel.host.audit.audit import Audit
+from easel.ids import new_reference
 
-# Name of our ASGI extension, a dict of functions of the connection: `abort`, `unsent` (the number of unsent
-# bytes) and, for a WebSocket, `watch` and `limit_frames`.
+# Name of our ASGI extension, a dict of functions of the connection: `abort`; for a response `limit_stalls`;
+# for a WebSocket `watch` and `limit_frames`.
 CONNECTION = "easel.connection"
+
+log = structlog.get_logger("edges")
 
 
 class ErrorDetail(Struct):
@@ -22,6 +28,17 @@ class ErrorDetail(Struct):
 def error_detail(problem: HostError) -> ErrorDetail:
     details = {key: value for key, value in problem.details.items() if key not in ("problem", "reason")}
     return ErrorDetail(problem.gateway, problem.code, problem.message, details or UNSET)
+
+
+def report_error(
+    audit: Audit, principal: Principal, event: str, problem: Exception, method: str | None = None
+) -> InternalError:
+    """Log and audit an unexpected error. Returns the error for the client, with its reference."""
+    reference = new_reference()
+    details = {} if method is None else {"method": method[:200]}
+    log.error(event, reference=reference, exc_info=problem, **details)
+    audit.record_exception(principal, event, problem, reference=reference, details=details)
+    return InternalError(reference=reference)
 
 
 def refuse_duplicate_keys_of(text: str, decoded: Any) -> None:

@@ -1,7 +1,7 @@
 """The methods of the gateway, one row each: params, result, access and handler.
 
-`/ws` and `POST /api/rpc` share `METHODS`. Methods that need a connection are rows of `CONNECTION_METHODS`:
-`edges/gateway` handles them, and `POST /api/rpc` refuses them.
+`/ws` and `POST /api/rpc` share `METHODS`. The handshake and what a node sends are rows of
+`CONNECTION_METHODS`, which `edges/gateway` handles.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -12,15 +12,15 @@ from typing import Any
 import msgspec
 
 from easel.core.access import Access, InAccount, Public, check_access
-from easel.core.principal import Principal, PrincipalKind, Role
+from easel.core.principal import PrincipalKind, Role
 from easel.edges import action_methods as actions
+from easel.edges import canvas_events as events
 from easel.edges import canvas_methods as canvases
 from easel.edges import params, results
 from easel.edges.caller import Caller
 from easel.edges.decoding import Decoded, NoParams, Params, decode_members, warn_in_error, with_warnings
 from easel.edges.elsewhere import unknown_method
 from easel.errors import BadInput, Forbidden, HostError
-from easel.host.services import Services
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,8 @@ class Method:
     access: Access
     handler: Callable[[Caller, Any], Awaitable[Any]]
     needs_canvas: bool = True  # False: a canvas that is missing, or of another agent, is no error
+    needs_socket: bool = False  # True: `POST /api/rpc` refuses it
+    on_answered: Callable[[Caller, Mapping[str, Any]], None] | None = None  # with the params, over `/ws` only
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,7 @@ async def dispatch(caller: Caller, name: str, members: Any) -> Any:
     method = METHODS.get(name)
     if method is None:
         raise unknown_method(name, METHODS.keys() | CONNECTION_METHODS.keys())
-    decoded = accept(caller.services, caller.principal, name, method, members)
+    decoded = _accept(caller, name, method, members)
     given = decoded.params
     try:
         if isinstance(given, params.OfCanvas) and given.agentId is not None and method.needs_canvas:
@@ -55,15 +57,13 @@ async def dispatch(caller: Caller, name: str, members: Any) -> Any:
         raise
 
 
-def accept(
-    services: Services, principal: Principal, name: str, method: Method | ConnectionMethod, members: Any
-) -> Decoded:
+def _accept(caller: Caller, name: str, method: Method, members: Any) -> Decoded:
     """Return the params of a request that the principal may make. Raises `Forbidden` or `BadInput`. RS-76"""
     try:
-        check_access(method.access, principal)
+        check_access(method.access, caller.principal)
     except Forbidden as problem:
         details = {"method": name, "problem": problem.message}
-        services.audit.record_throttled(principal, "guardrail.refused", details=details)
+        caller.services.audit.record_throttled(caller.principal, "guardrail.refused", details=details)
         raise
     return decode_params(name, members, method.params)
 
@@ -110,8 +110,21 @@ METHODS: Mapping[str, Method] = {
     "canvas.restore": Method(params.RestoreCanvas, results.CanvasResult, _CHANGE, canvases.restore_canvas),
     "canvas.input": Method(params.EnterInput, results.CanvasResult, _CHANGE, canvases.enter_input),
     "canvas.report": Method(params.ReportPage, results.ReportedPage, _READ, canvases.report_page),
-    "canvas.open": Method(params.OpenCanvas, results.OpenedCanvas, _READ, canvases.open_canvas),
-    "canvas.close": Method(params.CloseCanvas, results.ClosedCanvas, _READ, canvases.close_canvas),
+    "canvas.open": Method(
+        params.OpenCanvas, results.OpenedCanvas, _READ, events.open_canvas, on_answered=events.start_events
+    ),
+    "canvas.close": Method(params.CloseCanvas, results.ClosedCanvas, _READ, events.close_canvas),
+    "canvas.subscribe": Method(
+        params.Subscribe,
+        results.CanvasSubscription,
+        _READ,
+        events.subscribe,
+        needs_socket=True,
+        on_answered=events.start_events,
+    ),
+    "canvas.unsubscribe": Method(
+        params.OfCanvas, results.CanvasSubscription, _READ, events.unsubscribe, needs_socket=True
+    ),
     "canvas.asset.put": Method(params.PutAsset, results.StoredAsset, _CHANGE, canvases.put_asset),
     "canvas.asset.get": Method(params.NamedAsset, results.AssetContent, _READ, canvases.get_asset),
     "canvas.asset.list": Method(params.ListOfCanvas, results.AssetPage, _READ, canvases.list_assets),
@@ -125,8 +138,6 @@ METHODS: Mapping[str, Method] = {
 CONNECTION_METHODS: Mapping[str, ConnectionMethod] = {
     # Carries the credential itself, unless the upgrade request did.
     "connect": ConnectionMethod(params.Connect, results.Hello, Public()),
-    "canvas.subscribe": ConnectionMethod(params.Subscribe, results.CanvasSubscription, _READ),
-    "canvas.unsubscribe": ConnectionMethod(params.OfCanvas, results.CanvasSubscription, _READ),
     # Sent by a connection in node mode, whose principal is a node.
     "tool.result": ConnectionMethod(params.ToolResultParams, results.Receipt, _OF_NODE),
     "tool.progress": ConnectionMethod(params.ToolProgress, results.Receipt, _OF_NODE),

@@ -9,9 +9,8 @@ wire format.
 """
 
 import asyncio
-import contextlib
 import sys
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -29,7 +28,7 @@ from easel.core.stream.notifications import (
     ThreadAppended,
 )
 from easel.errors import NotFound, TooMany, Unavailable
-from easel.host.metrics import EVENTS_SENT, STALLED, SUBSCRIBERS, TAIL_BYTES, WATCHED_LOGS
+from easel.host.metrics import EVENTS_SENT, SUBSCRIBERS, TAIL_BYTES, WATCHED_LOGS
 from easel.host.periodic import Periodic
 from easel.host.ports import LogSource, Notifier
 from easel.ids import AccountId, is_generated_id, is_name, scoped_key
@@ -119,10 +118,6 @@ class Subscription:
         self._is_heartbeat_due = False
         self._is_over = False
         self.has_seen_all = False
-        self.is_cut = False
-        self.sending_since: float | None = None
-        self._senders = 0
-        self.task = asyncio.current_task()
 
     async def next(self) -> list[LoggedEvent] | None:
         """Return the next events; an empty list when a heartbeat is due; None when the stream has ended."""
@@ -155,37 +150,14 @@ class Subscription:
                 return []
         return None
 
-    @property
-    def key(self) -> str:
-        return self._tail.key
-
-    @contextlib.contextmanager
-    def sending(self) -> Generator[None]:
-        """Measure how long a send takes, so that a stalled viewer can be cut. Sends may overlap."""
-        self._senders += 1
-        if self.sending_since is None:
-            self.sending_since = asyncio.get_running_loop().time()
-        try:
-            yield
-        finally:
-            self._senders -= 1
-            if not self._senders:
-                self.sending_since = None
-
     def wake(self) -> None:
         if self._wakeup is not None and not self._wakeup.done():
             self._wakeup.set_result(None)
 
     def beat(self) -> None:
+        """Make `next` return, with an empty list if there is no event."""
         self._is_heartbeat_due = True
         self.wake()
-
-    def cut(self) -> None:
-        """Cancel the task of a stalled viewer, which drops the connection and the data buffered for it."""
-        self.sending_since = None
-        self.is_cut = True
-        if self.task is not None:
-            self.task.cancel()
 
     def end(self) -> None:
         """End the stream; the viewer may resume with its cursor."""
@@ -253,7 +225,6 @@ class Tails:
         *,
         poll_seconds: float,
         heartbeat_seconds: float,
-        stall_seconds: float,
         quota: StreamQuota,
         memory: TailMemory,
         window: int = WINDOW,
@@ -261,7 +232,6 @@ class Tails:
         self._kind = kind
         self._source = source
         self._heartbeat_seconds = heartbeat_seconds
-        self._stall_seconds = stall_seconds
         self._quota = quota
         self._window = window
         self._memory = memory
@@ -271,7 +241,7 @@ class Tails:
         self._count = 0
         self._is_closing = False
         self._heartbeat_in = heartbeat_seconds
-        self._tick_seconds = min(1.0, heartbeat_seconds, stall_seconds / 4)
+        self._tick_seconds = min(1.0, heartbeat_seconds)
         self._loops = (
             Periodic(f"{kind.what}_streams.poll", poll_seconds, self.poll, delay=poll_seconds),
             Periodic(f"{kind.what}_streams.tick", self._tick_seconds, self._tick, delay=self._tick_seconds),
@@ -408,9 +378,8 @@ class Tails:
                 self._end(tail)
 
     async def _tick(self) -> None:
-        """Cut stalled viewers, drop passed events, and wake all viewers when a heartbeat is due."""
+        """Drop passed events, and wake all viewers when a heartbeat is due."""
         self._heartbeat_in -= self._tick_seconds
-        self._cut_stalled()
         self.drop_passed()
         if self._heartbeat_in <= 0:
             self._heartbeat_in = self._heartbeat_seconds
@@ -424,11 +393,3 @@ class Tails:
             tail.drop_passed()
             if tail.size != size:
                 self._memory.update(tail)
-
-    def _cut_stalled(self) -> None:
-        latest = asyncio.get_running_loop().time() - self._stall_seconds
-        for viewer in list(self._viewers):
-            if viewer.sending_since is not None and viewer.sending_since < latest:
-                STALLED.inc()
-                log.info("stream.stalled", log=viewer.key)
-                viewer.cut()

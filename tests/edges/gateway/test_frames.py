@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from websockets.exceptions import ConnectionClosed
 
-from easel.edges.gateway import connection, frames
+from easel.edges import socket
+from easel.edges.gateway import frames
 from tests.edges.http.live import new_session
 from tests.requirements import case, rule
 from tests.support.gateway import GatewayClient, Refused
@@ -108,7 +109,7 @@ async def test_invalid_utf_8_closes_the_connection_with_1007(small_easel: LiveEa
 async def test_requests_over_the_limit_get_a_429_and_the_others_complete(
     small_easel: LiveEasel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "MAX_REQUESTS", 4)
+    monkeypatch.setattr(socket, "MAX_REQUESTS", 4)
     async with GatewayClient.connected(small_easel.base_url, small_easel.token, new_session()) as client:
         name = new_session()
         await client.call("canvas.create", canvasId=name)

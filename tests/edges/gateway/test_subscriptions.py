@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from easel.edges.gateway import connection
-from easel.edges.gateway.connection import Connection
 from easel.edges.gateway.frames import ENDED
+from easel.edges.socket import Socket
 from tests.edges.gateway.canvas_calls import add
 from tests.edges.http.canvas_calls import add_snapshot, png, read_stream
 from tests.edges.http.live import LiveEasel, new_session
@@ -180,15 +180,15 @@ async def test_client_can_subscribe_again_at_once_after_the_end_event(
 ) -> None:
     """The client may receive the frame before the server has finished the old subscription."""
     may_continue = asyncio.Event()
-    send = Connection._send
+    send = Socket.send
 
-    async def send_and_wait(self: Connection, text: str) -> None:
+    async def send_and_wait(self: Socket, text: str) -> None:
         await send(self, text)
         if ENDED in text:
             await may_continue.wait()
 
     await client.call("canvas.subscribe", canvasId=canvas, afterSeq=1)
-    monkeypatch.setattr(Connection, "_send", send_and_wait)
+    monkeypatch.setattr(Socket, "send", send_and_wait)
     await client.call("canvas.delete", canvasId=canvas)
     assert (await client.event()).event == ENDED
     await client.call("canvas.create", canvasId=canvas)

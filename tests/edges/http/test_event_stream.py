@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import http.client
 import json
 import time
@@ -258,13 +257,10 @@ def test_stream_of_the_state_passes_hidden_events_with_its_heartbeats(easel: Liv
 class EndedSubscription:
     """A subscription that has passed hidden events up to 7 when the server ends it."""
 
-    cursor, has_seen_all, is_cut = 0, False, False
+    cursor, has_seen_all = 0, False
 
     async def next(self) -> None:
         self.cursor = 7
-
-    def sending(self) -> contextlib.AbstractContextManager[None]:
-        return contextlib.nullcontext()
 
     def end(self) -> None: ...
 
@@ -281,7 +277,7 @@ async def test_stream_that_the_server_closes_sends_its_cursor_once_more() -> Non
     async def receive() -> Any:
         await asyncio.Event().wait()
 
-    scope = {"extensions": {CONNECTION: {"unsent": lambda: 0}}}
+    scope = {"extensions": {CONNECTION: {"limit_stalls": lambda: None}}}
     subscription: Any = EndedSubscription()
     await EventStream(subscription)(scope, receive, send)
     assert sent[-1] == b"id: 7\nretry: 1000\n\n"

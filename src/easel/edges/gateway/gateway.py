@@ -5,12 +5,12 @@ import asyncio
 from starlette.websockets import WebSocket
 
 from easel.core.principal import Principal
-from easel.edges.gateway.connection import DONE, REPLACED, Connection, GatewayLimits
+from easel.edges.gateway.connection import Connection, GatewayLimits
+from easel.edges.socket import DONE, REPLACED, RESTARTING
 from easel.errors import TooMany, Unavailable
 from easel.host.services import Services
 
 PATH = "/ws"
-RESTARTING = 1012  # the close code that asks a client to reconnect
 
 
 class Gateway:
@@ -19,7 +19,6 @@ class Gateway:
         self._limits = limits
         self._connections: set[Connection] = set()
         self._by_client: dict[tuple[str, str], Connection] = {}  # by user id and client id
-        self._closing: set[asyncio.Task[None]] = set()
         self._is_stopping = False
 
     async def serve(self, socket: WebSocket, principal: Principal) -> None:
@@ -43,12 +42,9 @@ class Gateway:
         replaced = self._by_client.get(connection.client_key)
         self._by_client[connection.client_key] = connection
         if replaced is not None:
-            task = asyncio.create_task(replaced.close(DONE, REPLACED))
-            self._closing.add(task)
-            task.add_done_callback(self._closing.discard)
+            replaced.socket.close_soon(DONE, REPLACED)
 
     async def close(self) -> None:
         """Close every connection with a code that asks the client to reconnect."""
         self._is_stopping = True
-        closing = (connection.close(RESTARTING, "") for connection in self._connections)
-        await asyncio.gather(*closing, *self._closing)
+        await asyncio.gather(*(connection.socket.close(RESTARTING) for connection in self._connections))

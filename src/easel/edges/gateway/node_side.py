@@ -5,7 +5,7 @@ progress, are sent a moment later and together, because the node does not wait f
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import structlog
@@ -19,6 +19,7 @@ from easel.edges.gateway.hello import NODE, PROGRESS, RESULT
 from easel.edges.methods import decode_params
 from easel.edges.params import ToolProgress, ToolResultParams
 from easel.edges.results import Receipt
+from easel.edges.socket import DONE, REPLACED, Socket
 from easel.errors import BadInput, NotInMode
 from easel.host.nodes.connection import ConnectedNode
 from easel.ids import CallId
@@ -38,11 +39,8 @@ log = structlog.get_logger("gateway")
 class NodeSide:
     """Implements the port `NodeLink`. A node can only answer calls that were sent over its own connection."""
 
-    def __init__(
-        self, send: Callable[[str], Awaitable[None]], close_replaced: Callable[[], Awaitable[None]]
-    ) -> None:
-        self._send = send
-        self._close_replaced = close_replaced
+    def __init__(self, socket: Socket) -> None:
+        self._socket = socket
         self.node: ConnectedNode | None = None  # set when the node is registered
         self._receipts: list[str] = []
         self._flushing: asyncio.Task[None] | None = None
@@ -51,13 +49,13 @@ class NodeSide:
     async def invoke(
         self, call_id: CallId, tool: str, args: Mapping[str, Any], env: Mapping[str, str] | None = None
     ) -> None:
-        await self._send(frames.notice(INVOKE, frames.NodeCall(call_id, tool, args, env or UNSET)))
+        await self._socket.send(frames.notice(INVOKE, frames.NodeCall(call_id, tool, args, env or UNSET)))
 
     async def cancel(self, call_id: CallId) -> None:
-        await self._send(frames.notice(CANCEL, frames.CancelledNodeCall(call_id)))
+        await self._socket.send(frames.notice(CANCEL, frames.CancelledNodeCall(call_id)))
 
     async def close_replaced(self) -> None:
-        await self._close_replaced()
+        await self._socket.close(DONE, REPLACED)
 
     async def handle(self, request: frames.Request) -> None:
         """Handle a request of the node. Raises a `HostError` if the request is refused."""
@@ -68,7 +66,7 @@ class NodeSide:
         if len(self._receipts) >= MAX_RECEIPTS:
             await self._flush_receipts()
         elif self._flushing is None or self._flushing.done():
-            self._flushing = asyncio.create_task(self._flush_later())
+            self._flushing = self._socket.start(self._flush_later())
 
     def ignore(self, what: str) -> None:
         """Ignore a frame of a node of GSV that Easel does not use; logs the first one of the connection."""
@@ -77,11 +75,6 @@ class NodeSide:
             log.info("gateway.node_frame_ignored", node_id=node_id, what=what[:100])
         self._has_ignored = True
 
-    async def close(self) -> None:
-        if self._flushing is not None:
-            self._flushing.cancel()
-            await asyncio.gather(self._flushing, return_exceptions=True)
-
     async def _flush_later(self) -> None:
         await asyncio.sleep(RECEIPT_SECONDS)
         await self._flush_receipts()
@@ -89,7 +82,7 @@ class NodeSide:
     async def _flush_receipts(self) -> None:
         receipts, self._receipts = self._receipts, []
         for receipt in receipts:
-            await self._send(receipt)
+            await self._socket.send(receipt)
 
     def _accept(self, request: frames.Request) -> tuple[bool, list[str]]:
         """Pass a result or progress to its call. Returns whether the call is still running, and warnings."""

@@ -9,7 +9,7 @@ from starlette.requests import ClientDisconnect
 from easel.edges.caller import Caller
 from easel.edges.decoding import Params
 from easel.edges.http.calls import Call, watch_disconnect
-from easel.edges.methods import CONNECTION_METHODS, dispatch
+from easel.edges.methods import CONNECTION_METHODS, METHODS, dispatch
 from easel.errors import BadInput
 
 
@@ -20,7 +20,8 @@ class RpcCall(Params):
 
 async def rpc(call: Call) -> Any:
     request: RpcCall = call.params
-    if request.method in CONNECTION_METHODS:
+    method = METHODS.get(request.method)
+    if request.method in CONNECTION_METHODS or (method is not None and method.needs_socket):
         raise BadInput(problem=f"{request.method} is available on the WebSocket only.")
     if request.method == "tool.invoke":
         return await _invoke(call, request)

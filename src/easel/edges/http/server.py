@@ -1,7 +1,8 @@
 """The listening socket and the uvicorn server on it.
 
-Owns limits on headers and frames, timeouts of slow clients, and shutdown. Installs no signal handlers: the
-caller stops the server.
+Owns limits on headers and frames, timeouts of slow clients, and shutdown. A client that does not read its
+stream or WebSocket is disconnected here, whatever is sent to it. Installs no signal handlers: the caller
+stops the server.
 """
 
 import asyncio
@@ -11,6 +12,7 @@ import socket
 from collections.abc import Generator
 from typing import Any, cast
 
+import structlog
 import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -21,6 +23,7 @@ from websockets.http11 import Request
 
 from easel.edges.errors import CONNECTION
 from easel.errors import BadSettings
+from easel.host.metrics import STALLED
 
 MAX_HEADER_BYTES = 65_536
 HEADER_TIMEOUT_SECONDS = 30.0  # for the head of a request, and for each further part of its body
@@ -29,6 +32,8 @@ TOO_LARGE = (
     "A frame must be at most {limit} bytes (EASEL_MAX_FRAME_BYTES); POST /api/rpc takes EASEL_MAX_BODY_BYTES."
 )
 SHUTDOWN_SECONDS = 4  # time for responses in progress; streams were ended before
+
+log = structlog.get_logger("http")
 
 
 def listen_on(host: str, port: int) -> socket.socket:
@@ -43,8 +48,48 @@ def listen_on(host: str, port: int) -> socket.socket:
         raise BadSettings(problem=f"Cannot listen on {host}:{port}: {problem.strerror or problem}.") from None
 
 
-class _BoundedHttp(HttpToolsProtocol):
-    """uvicorn's HTTP protocol with a limit on headers, a timeout for idle clients, and an abort function.
+class _Config(uvicorn.Config):
+    stall_seconds = 20.0
+
+
+class _StallLimit(asyncio.Protocol):
+    """Aborts the connection if its write buffer stays full: the client does not read. RX-48
+
+    A part of uvicorn's protocols, so that a send costs nothing. A close frame would wait in the buffer.
+    """
+
+    config: Any
+    scope: Any
+    transport: Any
+    limits_stalls = True  # False: a download may take any time
+    _stalling: asyncio.TimerHandle | None = None
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if self.limits_stalls:
+            loop = asyncio.get_running_loop()
+            self._stalling = loop.call_later(self.config.stall_seconds, self._abort_stalled)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._stop_timer()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_timer()
+        super().connection_lost(exc)
+
+    def _stop_timer(self) -> None:
+        if self._stalling is not None:
+            self._stalling.cancel()
+
+    def _abort_stalled(self) -> None:
+        STALLED.inc()
+        log.info("stream.stalled", path=self.scope["path"])
+        self.transport.abort()
+
+
+class _BoundedHttp(_StallLimit, HttpToolsProtocol):
+    """uvicorn's HTTP protocol with a limit on headers, a timeout for idle clients, and functions for streams.
 
     A timer closes the connection if the headers are not complete in time, or if no byte of the body arrives
     in that time. A body of which bytes keep arriving may take any time.
@@ -65,9 +110,16 @@ class _BoundedHttp(HttpToolsProtocol):
         self._header_timer.cancel()
         super().connection_lost(exc)
 
+    def handle_websocket_upgrade(self) -> None:
+        self._header_timer.cancel()  # it would keep this object, which has no connection any more
+        super().handle_websocket_upgrade()
+
+    def limit_stalls(self) -> None:
+        """Disconnect the client if it does not read the response to its present request."""
+        self.limits_stalls = True
+
     def _check_timeout(self) -> None:
-        is_websocket = self.transport.get_protocol() is not self
-        if self.transport.is_closing() or is_websocket:
+        if self.transport.is_closing():
             return
         waited = 0.0
         if self._waiting_since is not None and not self.flow.read_paused:
@@ -91,8 +143,9 @@ class _BoundedHttp(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._waiting_since = self.loop.time()
+        self.limits_stalls = False
         self.scope["extensions"] = {
-            CONNECTION: {"abort": self.transport.abort, "unsent": self.transport.get_write_buffer_size}
+            CONNECTION: {"abort": self.transport.abort, "limit_stalls": self.limit_stalls}
         }
 
     def on_headers_complete(self) -> None:
@@ -106,8 +159,8 @@ class _BoundedHttp(HttpToolsProtocol):
         super().on_message_complete()
 
 
-class _OurWebSockets(WebSocketsSansIOProtocol):
-    """uvicorn's WebSocket protocol with an abort function, and a close reason for oversized frames."""
+class _OurWebSockets(_StallLimit, WebSocketsSansIOProtocol):
+    """uvicorn's WebSocket protocol with functions of the connection, and a reason for oversized frames."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -132,7 +185,6 @@ class _OurWebSockets(WebSocketsSansIOProtocol):
             extensions = cast("dict[str, Any]", self.scope.get("extensions"))
             extensions[CONNECTION] = {
                 "abort": self.transport.abort,
-                "unsent": self.transport.get_write_buffer_size,
                 "watch": self.watch,
                 "limit_frames": self.limit_frames,
             }
@@ -175,8 +227,9 @@ class HttpServer:
         *,
         max_frame_bytes: int = 1_048_576,
         ping_seconds: float = 15.0,
+        stall_seconds: float = 20.0,
     ) -> None:
-        config = uvicorn.Config(
+        config = _Config(
             app,
             http=_BoundedHttp,
             ws=_OurWebSockets,
@@ -192,6 +245,7 @@ class HttpServer:
             timeout_keep_alive=30,
             timeout_graceful_shutdown=SHUTDOWN_SECONDS,
         )
+        config.stall_seconds = stall_seconds
         self._listening = listening
         self._server = _QuietServer(config)
         self._task: asyncio.Task[None] | None = None

@@ -6,13 +6,10 @@ from dataclasses import dataclass
 from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket
 
-from easel.core.access import Access, Public
+from easel.core.access import Access
 from easel.core.principal import Principal
 from easel.edges.http.calls import admit, authenticate_socket
-from easel.errors import NotSignedIn
 from easel.host.services import Services
-
-SIGNED_OUT = 1008
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +33,7 @@ class SocketRow:
 
 
 class SocketEndpoint:
-    """Serves the WebSockets of one row, while the sign-in is valid."""
+    """Serves the WebSockets of one row; `Socket` ends them with the sign-in."""
 
     def __init__(self, row: SocketRow, host: Services) -> None:
         self._row = row
@@ -45,12 +42,4 @@ class SocketEndpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         socket = WebSocket(scope, receive, send)
         principal = admit(socket, await authenticate_socket(socket, self._host), self._row.access)
-        call = SocketCall(self._host, principal, socket)
-        if isinstance(self._row.access, Public):
-            await self._row.handler(call)
-            return
-        try:
-            async with self._host.revocation.while_valid(principal):
-                await self._row.handler(call)
-        except NotSignedIn:
-            await socket.close(SIGNED_OUT, "Signed out.")
+        await self._row.handler(SocketCall(self._host, principal, socket))

@@ -1,16 +1,17 @@
 """Server-sent events of a subscription. RX-33, RX-35
 
-Owns the frames and the backpressure towards one reader. Does not know which log the subscription reads.
+Owns the frames and the size of chunks. Does not know which log the subscription reads.
 """
 
-import asyncio
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from starlette.responses import Response
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from easel.core.stream.log import LoggedEvent
+from easel.edges.delivery import deliver
 from easel.edges.errors import CONNECTION
 from easel.edges.http.calls import watch_disconnect
 from easel.host.streams import Subscription
@@ -22,7 +23,6 @@ HEADERS = {
 }
 RETRY = b"retry: 1000\n\n"  # a browser reconnects after a second
 MAX_UNSENT_BYTES = 262_144
-DRAIN_POLL_SECONDS = 0.05
 HEARTBEAT = b": still here\n\n"
 
 
@@ -48,40 +48,23 @@ class EventStream(Response):
         self._sent_cursor = subscription.cursor  # the reader's `Last-Event-ID`
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        connection = scope["extensions"][CONNECTION]
+        scope["extensions"][CONNECTION]["limit_stalls"]()
         async with watch_disconnect(receive) as disconnect:
             disconnect.add_done_callback(lambda _: self._subscription.end())
             try:
-                await self._send_events(send)
-                # Wait until the reader has received all bytes, or was disconnected because it is too slow.
-                with self._subscription.sending():
-                    while connection["unsent"]() and not disconnect.done():  # noqa: ASYNC110
-                        await asyncio.sleep(DRAIN_POLL_SECONDS)
-            except asyncio.CancelledError:
-                if not self._subscription.is_cut:
-                    raise
-                connection["abort"]()  # a plain close would keep the buffer until it is read
+                await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+                await send(_body(RETRY))
+                await deliver(self._subscription, partial(self._send_page, send))
+                last = b"" if self._subscription.has_seen_all else self._with_cursor(RETRY)
+                await send(_body(last, more=False))
             finally:
                 self._subscription.close()
 
-    async def _send_events(self, send: Send) -> None:
-        subscription = self._subscription
-        await self._send(send, {"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-        await self._send(send, _body(RETRY))
-        while (events := await subscription.next()) is not None:
-            for chunk in _chunks(events) if events else [self._with_cursor(HEARTBEAT)]:
-                await self._send(send, _body(chunk))
-            if events:
-                self._sent_cursor = events[-1].seq
-        last = b"" if subscription.has_seen_all else self._with_cursor(RETRY)
-        await self._send(send, _body(last, more=False))
-
-    async def _send(self, send: Send, message: Message) -> None:
-        """Send, and measure how long it takes, so that a stalled reader can be cut."""
-        # Without the context manager `sending`, which is for sends that overlap and takes longer.
-        self._subscription.sending_since = asyncio.get_running_loop().time()
-        await send(message)
-        self._subscription.sending_since = None
+    async def _send_page(self, send: Send, events: list[LoggedEvent]) -> None:
+        for chunk in _chunks(events) if events else [self._with_cursor(HEARTBEAT)]:
+            await send(_body(chunk))
+        if events:
+            self._sent_cursor = events[-1].seq
 
     def _with_cursor(self, block: bytes) -> bytes:
         """Return a block without data, with the cursor if the reader has passed events that the filter hides.
