@@ -10,8 +10,9 @@ import time
 from typing import TYPE_CHECKING, Any, cast
 
 from easel.core.tool.context import ToolContext
+from easel.edges.decoding import Params
 from easel.edges.methods import METHODS, Method
-from easel.edges.params import Params
+from easel.edges.results import InvokedTool
 
 if TYPE_CHECKING:
     from collections.abc import MutableMapping
@@ -24,10 +25,11 @@ class CallTool(Params):
     args: dict[str, Any]
 
 
-async def call(caller: Caller, asked: CallTool) -> Any:
-    return await caller.services.tools.call(
+async def call(caller: Caller, asked: CallTool) -> InvokedTool:
+    result = await caller.services.tools.call(
         asked.tool, asked.args, ToolContext(caller.principal, "agent:main:main")
     )
+    return InvokedTool(ok=True, result=result)
 
 
 class TimeTool(Params):
@@ -35,19 +37,19 @@ class TimeTool(Params):
     count: int
 
 
-async def time_calls(caller: Caller, asked: TimeTool) -> Any:
+async def time_calls(caller: Caller, asked: TimeTool) -> InvokedTool:
     context, took = ToolContext(caller.principal, "agent:main:main"), list[float]()
     for number in range(asked.count):
         began = time.perf_counter()
         await caller.services.tools.call(asked.tool, {"n": number}, context)
         took.append(time.perf_counter() - began)
-    return took
+    return InvokedTool(ok=True, result=took)
 
 
 if __name__ == "__main__":
     from easel.cli.app import main
 
     verbs = cast("MutableMapping[str, Method]", METHODS)
-    verbs["bench.call"] = Method(CallTool, call)
-    verbs["bench.time"] = Method(TimeTool, time_calls)
+    verbs["bench.call"] = Method(CallTool, InvokedTool, METHODS["tool.invoke"].access, call)
+    verbs["bench.time"] = Method(TimeTool, InvokedTool, METHODS["tool.invoke"].access, time_calls)
     main()
