@@ -9,8 +9,6 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, cast
 
-from easel.core.access import InAccount
-from easel.core.principal import PrincipalKind, Role
 from easel.core.tool.context import ToolContext
 from easel.edges.decoding import Params
 from easel.edges.methods import METHODS, Method
@@ -22,17 +20,16 @@ if TYPE_CHECKING:
     from easel.edges.caller import Caller
 
 
-OWN = InAccount(Role.MEMBER, frozenset({PrincipalKind.USER}))
-
-
 class CallTool(Params):
     tool: str
     args: dict[str, Any]
 
 
 async def call(caller: Caller, asked: CallTool) -> InvokedTool:
-    context = ToolContext(caller.principal, "agent:main:main")
-    return InvokedTool(ok=True, result=await caller.services.tools.call(asked.tool, asked.args, context))
+    result = await caller.services.tools.call(
+        asked.tool, asked.args, ToolContext(caller.principal, "agent:main:main")
+    )
+    return InvokedTool(ok=True, result=result)
 
 
 class TimeTool(Params):
@@ -53,6 +50,6 @@ if __name__ == "__main__":
     from easel.cli.app import main
 
     verbs = cast("MutableMapping[str, Method]", METHODS)
-    verbs["bench.call"] = Method(CallTool, InvokedTool, OWN, call)
-    verbs["bench.time"] = Method(TimeTool, InvokedTool, OWN, time_calls)
+    verbs["bench.call"] = Method(CallTool, InvokedTool, METHODS["tool.invoke"].access, call)
+    verbs["bench.time"] = Method(TimeTool, InvokedTool, METHODS["tool.invoke"].access, time_calls)
     main()

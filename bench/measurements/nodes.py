@@ -46,7 +46,8 @@ async def node_calls(setting: Setting) -> list[Figure]:
         bare = [await stack.enter_async_context(socket_to(f"{url}/ws")) for url in (echo, relay)]
         for turn in range(setting.size(ROUNDS, 2)):
             echoes += (await _echoes(bare[0], WARM_UP + count))[WARM_UP:]
-            legs += (await ask(client, "bench.time", tool="bare__Echo", count=WARM_UP + count))[WARM_UP:]
+            timed = await ask(client, "bench.time", tool="bare__Echo", count=WARM_UP + count)
+            legs += timed["result"][WARM_UP:]
             relays += (await _echoes(bare[1], WARM_UP + count))[WARM_UP:]
             calls += (await _calls(client, WARM_UP + count))[WARM_UP:]
             told = zip(
@@ -92,7 +93,7 @@ async def _calls(client: ClientConnection, count: int) -> list[float]:
         began = time.perf_counter()
         answer = await ask(client, "bench.call", tool="bare__Echo", args={"n": number})
         took.append(time.perf_counter() - began)
-        if answer != {"n": number}:
+        if answer["result"] != {"n": number}:
             raise RuntimeError(f"the node answered {answer}")
     return took
 

@@ -814,10 +814,10 @@ export interface ListedTool {
   description: string;
   /** A JSON schema. */
   inputSchema: JsonObject;
-  annotations: ToolHints;
+  annotations: HintsOfTool;
 }
 
-export interface ToolHints {
+export interface HintsOfTool {
   readOnlyHint: boolean;
   idempotentHint: boolean;
   destructiveHint: boolean;

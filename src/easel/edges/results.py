@@ -273,7 +273,7 @@ class ConfirmationPage(Result):
 # --- tools and nodes ----------------------------------------------------------------------------------------
 
 
-class ToolHints(ResultPart):
+class HintsOfTool(ResultPart):
     readOnlyHint: bool
     idempotentHint: bool
     destructiveHint: bool
@@ -283,7 +283,7 @@ class ListedTool(ResultPart):
     name: str
     description: str
     inputSchema: Annotated[Mapping[str, Any], Meta(description="A JSON schema.")]
-    annotations: ToolHints
+    annotations: HintsOfTool
 
 
 class ListedNode(ResultPart):

@@ -154,5 +154,5 @@ def node_view(node: LocalNode | Node) -> results.ListedNode:
 
 
 def tool_view(tool: ToolDefinition) -> results.ListedTool:
-    notes = results.ToolHints(tool.read_only, tool.idempotent, tool.destructive)
+    notes = results.HintsOfTool(tool.read_only, tool.idempotent, tool.destructive)
     return results.ListedTool(tool.name, tool.description, dict(tool.schema), notes)
