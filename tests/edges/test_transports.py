@@ -158,7 +158,8 @@ def test_chat_ends_when_its_delivery_fails(
         raise Unavailable(what="The database")
 
     monkeypatch.setattr(live.instances[0].services.threads, "read", fail)
-    with socket.create_connection(live.address, timeout=HANG_SECONDS) as client:
+    # Less than the pings take that would end the connection, too.
+    with socket.create_connection(live.address, timeout=MAX_CUT_SECONDS) as client:
         client.sendall(upgrade(live, "/ws/chat/small?last_event_id=0"))
         with contextlib.suppress(ConnectionResetError):
             while client.recv(2048):
