@@ -1,9 +1,9 @@
 """Prepare this clone: `python3 scripts/prepare.py runtime|test|test-python|web|browsers|bench|lock`.
 
 Owns the virtual environments, the hash-locked installs and, for tests, the packages of `web/` and those of
-the system (Chromium, nginx, bubblewrap). Runs on a bare python3 with pip, so it uses the standard library only. A ready environment is
-recognised by its stamp, a digest of everything that went into it: a changed lock or a moved clone is prepared
-again.
+the system (Chromium, nginx, bubblewrap). Runs on a bare python3 with pip, so it uses the standard library
+only. A ready environment is recognised by its stamp, a digest of everything that went into it: a changed lock
+or a moved clone is prepared again.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 of docs.
 
 STYLE, "Plain engineering English". Counts markers such as "whoever" or "What was lost is told" in docstrings,
-comments, messages, SQL, JavaScript, TypeScript and Markdown, per 1,000 words. The limits only go down. A count cannot
-judge a sentence: the reviewer does.
+comments, messages, SQL, JavaScript, TypeScript and Markdown, per 1,000 words. The limits only go down. A
+count cannot judge a sentence: the reviewer does.
 """
 
 from __future__ import annotations

@@ -374,7 +374,7 @@ function restoreFocus(from) {
 
 const isObjectOrArray = (value) => value !== null && typeof value === "object";
 
-/** Return the value at a JSON pointer, or undefined. The SDK of pages has its own copy in web/sdk/paths.ts. */
+/** Return the value at a JSON pointer, or undefined. The SDK of pages has a copy in web/sdk/paths.ts. */
 function valueAt(pointer) {
   let value = watch.snapshot.state;
   for (const part of pointer.split("/").slice(1)) {

@@ -65,8 +65,8 @@ export function createList(values: readonly unknown[], path: Parts | null): HTML
 }
 
 /**
- * Return, as JSON, the parts of a list that the SDK does not follow: a change of them needs a new element. Null
- * if the SDK does not repeat the list.
+ * Return, as JSON, the parts of a list that the SDK does not follow: a change of them needs a new element.
+ * Null if the SDK does not repeat the list.
  */
 export function shapeOf(values: readonly unknown[], path: Parts): string | null {
   if (!values.length || values.every(isResult)) return null;
