@@ -117,6 +117,7 @@ async def test_call_placed_before_the_node_is_activated_is_taken_when_it_is(harn
     limits = replace(LIMITS, poll_seconds=600.0, ttl_seconds=1_800.0)
     calls = replace(CALL_LIMITS, poll_seconds=600.0, caller_ttl_seconds=1_800.0)
     async with two_instances(harness, limits, calls) as (holder, caller):
+        await holder.connect("earlier")  # the instance takes calls already
         link = FakeLink()
         registration = NodeRegistration(THE_OWNER, "laptop", TOOLS, new_connection_id(), "1", "test")
         node = await holder.nodes.connect(registration, link)

@@ -10,7 +10,6 @@ from collections.abc import Callable
 import structlog
 
 from easel.core.run.deltas import shorten
-from easel.core.run.progress import Progress
 from easel.core.run.run import Claim, ClaimLost
 from easel.core.run.status import Status
 from easel.errors import HostError, InternalError, RunTimedOut
@@ -72,7 +71,10 @@ class RunExecution:
             if claim.cancel_requested or run.stop_reason is StopReason.CANCEL:
                 return Status.CANCELLED, None
             async with timeout:
-                progress = await retry_until_available(lambda: self._read_progress(claim))
+                ids = claim.account_id, claim.run_id, claim.last_seq
+                progress = await retry_until_available(
+                    lambda: read_progress(self._runs, self._artifacts, *ids)
+                )
                 updates = await self._updates.report_at_start(run.log, progress)
                 await self._tool_loop.run(progress, updates, run.log, should_release, transcript)
         except ReleaseRun:
@@ -104,11 +106,6 @@ class RunExecution:
         self._audit.record_exception(principal, "run.error", problem, reference=reference, subject=subject)
         log.error("run.error", run_id=claim.run_id, reference=reference, exc_info=problem)
         return InternalError(reference=reference).message
-
-    async def _read_progress(self, claim: Claim) -> Progress:
-        return await read_progress(
-            self._runs, self._artifacts, claim.account_id, claim.run_id, claim.last_seq
-        )
 
     async def _collect_updates(self, run: ClaimedRun, transcript: Transcript) -> Updates:
         """Return the hidden updates of the run's end. If they cannot be made, the next run reports them."""

@@ -18,7 +18,7 @@ from easel.stores.sqlite.executor import Answer, Work
 from easel.stores.sqlite.times import from_datetime, to_datetime
 
 _PLAIN = frozenset({str, int, float, bool, bytes, NoneType})  # stored as they are
-_COLUMNS: dict[str, tuple[list[str], list[str]]] = {}  # of a statement, all of them and its times
+_COLUMNS: dict[tuple[str, int], tuple[list[str], list[str]]] = {}  # of a statement, all and its times
 
 
 class SqliteAccess(Protocol):
@@ -77,10 +77,11 @@ def fetch_rows(
     rows: list[Row] = connection.execute(statement.sql, values).fetchall()
     if not rows:
         return rows
-    if statement.sql not in _COLUMNS:
+    key = (statement.sql, len(rows[0]))  # `*` has more columns after a migration
+    if key not in _COLUMNS:
         names: list[str] = rows[0].keys()
-        _COLUMNS[statement.sql] = names, [name for name in names if f"_{name}".endswith("_at")]
-    names, times = _COLUMNS[statement.sql]
+        _COLUMNS[key] = names, [name for name in names if f"_{name}".endswith("_at")]
+    names, times = _COLUMNS[key]
     if not times:
         return rows
     decoded: list[dict[str, Any]] = [dict(zip(names, row, strict=True)) for row in rows]
