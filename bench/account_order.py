@@ -14,7 +14,13 @@ import asyncio
 import re
 import statistics
 import time
-from contextlib import AbstractContextManager, AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import (
+    AbstractContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+)
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -29,7 +35,7 @@ from easel.host.order import AccountOrder
 from easel.ids import OWNER, AccountId, answer_id
 from easel.stores.postgres import PostgresDatabase
 from easel.stores.postgres import runs as postgres_runs
-from easel.stores.sqlite import SqliteDatabase, open_sqlite, run_log
+from easel.stores.sqlite import SqliteDatabase, open_sqlite
 
 if TYPE_CHECKING:
     import sqlite3
@@ -37,7 +43,6 @@ if TYPE_CHECKING:
 
     from bench.setting import Setting
     from easel.core.run.run import Claim
-    from easel.ids import RunId
 
 RUNS = 32
 ROUNDS = 21
@@ -267,41 +272,35 @@ async def _on_sqlite(setting: Setting, variant: Variant) -> AsyncIterator[Conten
     database = await open_sqlite(folder / "easel.db")
     try:
         await database.migrate()
-        await database.write(_create_counter)
+        await database.write(lambda connection: _change_triggers(connection, variant))
         async with _contending(variant, database, [OWNER]) as contender:
             yield contender
     finally:
         await database.close()
 
 
-def _create_counter(connection: sqlite3.Connection) -> None:
+def _change_triggers(connection: sqlite3.Connection, variant: Variant) -> None:
+    """Take the triggers of runs away, or let them take a counter."""
+    if variant not in {VARIANTS[0], VARIANTS[5]}:
+        return
+    connection.execute("drop trigger run_appended")
+    if variant is VARIANTS[0]:
+        return
     connection.execute(_COUNTER_TABLE)
     connection.execute("insert into order_counters values ('owner', 0)")
     connection.execute("create table counted_appends as select * from ordered_appends")
     connection.execute("create unique index counted_appends_idx on counted_appends(account_id, server_seq)")
-
-
-@contextmanager
-def _use_on_sqlite(variant: Variant) -> Iterator[None]:
-    product = run_log.order_append
-    with patch.object(run_log, "order_append", _ON_SQLITE.get(variant.name, product)):
-        yield
-
-
-def _count_append(
-    connection: sqlite3.Connection, account_id: AccountId, run_id: RunId, last_seq: int, count: int
-) -> None:
-    [(number,)] = connection.execute(
-        "update order_counters set last_number = last_number + ? where account_id = ? returning last_number",
-        (count, account_id),
-    ).fetchall()
     connection.execute(
-        "insert into counted_appends values (?, ?, 'run', ?, ?, ?)",
-        (account_id, number, run_id, last_seq + 1, last_seq + count),
+        "create trigger run_appended after update of last_seq on runs when new.last_seq > old.last_seq begin"
+        " update order_counters set last_number = last_number + new.last_seq - old.last_seq"
+        " where account_id = new.account_id;"
+        " insert into counted_appends select new.account_id, last_number, 'run', new.run_id, old.last_seq + 1,"
+        " new.last_seq from order_counters where account_id = new.account_id; end"
     )
 
 
-_ON_SQLITE = {VARIANTS[0].name: lambda *_: None, VARIANTS[5].name: _count_append}
+def _use_on_sqlite(_: Variant) -> AbstractContextManager[None]:
+    return nullcontext()  # its triggers make the variant
 
 
 @asynccontextmanager
