@@ -294,8 +294,9 @@ def _change_triggers(connection: sqlite3.Connection, variant: Variant) -> None:
         "create trigger run_appended after update of last_seq on runs when new.last_seq > old.last_seq begin"
         " update order_counters set last_number = last_number + new.last_seq - old.last_seq"
         " where account_id = new.account_id;"
-        " insert into counted_appends select new.account_id, last_number, 'run', new.run_id, old.last_seq + 1,"
-        " new.last_seq from order_counters where account_id = new.account_id; end"
+        " insert into counted_appends"
+        " select new.account_id, last_number, 'run', new.run_id, old.last_seq + 1, new.last_seq"
+        " from order_counters where account_id = new.account_id; end"
     )
 
 

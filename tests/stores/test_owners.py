@@ -32,11 +32,10 @@ EXCEPTIONS = {
         documents: list_leases_of_run release_lease release_leases renew_leases
         nodes: answer_call collect_answers fail_calls renew_calls renew_nodes take_calls
             take_cancelled_calls unregister_node
-        runs: append_batch append_batches append_last_batch open_log release_claim renew_claim
+        runs: append_batch append_batches append_last_batch release_claim renew_claim
             renew_claims repeated_batch requested_cancels
     """,
     "by the id of a run, whose account was compared in this statement, its transaction or before it": """
-        boards: add_event write_board
         runs: cancel_queued events_after flag_cancel give_turn log_heads pass_turn
         turns: list_turns read_logs
     """,
@@ -49,6 +48,7 @@ EXCEPTIONS = {
             purge_events purge_run_references purge_runs
         documents: list_expired_leases
         nodes: sweep_calls sweep_nodes
+        orders: end_expired_follow
         references: confirm_run_references find_pruned_runs release_run_references run_mentions
             run_references
         runs: delete_events list_prunable_runs trim_log trim_logs trim_thread
