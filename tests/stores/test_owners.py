@@ -32,11 +32,10 @@ EXCEPTIONS = {
         documents: list_leases_of_run release_lease release_leases renew_leases
         calls: answer_call collect_answers renew_calls take_calls take_cancelled_calls
         nodes: fail_calls renew_nodes unregister_node
-        runs: append_batch append_batches append_last_batch open_log release_claim renew_claim
+        runs: append_batch append_batches append_last_batch release_claim renew_claim
             renew_claims repeated_batch requested_cancels
     """,
     "by the id of a run, whose account was compared in this statement, its transaction or before it": """
-        boards: add_event write_board
         runs: cancel_queued events_after flag_cancel give_turn log_heads pass_turn
         turns: list_turns read_logs
     """,
@@ -50,6 +49,7 @@ EXCEPTIONS = {
         documents: list_expired_leases
         calls: sweep_calls
         nodes: sweep_nodes
+        orders: end_expired_follow
         references: confirm_run_references find_pruned_runs release_run_references run_mentions
             run_references
         runs: delete_events list_prunable_runs trim_log trim_logs trim_thread

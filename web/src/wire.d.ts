@@ -1818,7 +1818,7 @@ export interface ToolView {
   description: string;
   /** The JSON Schema of its arguments. */
   schema: JsonObject;
-  annotations: ToolHints;
+  annotations: HintsOfTool;
   runs_on: string;
 }
 

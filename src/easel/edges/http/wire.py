@@ -17,7 +17,7 @@ from easel.edges import views
 from easel.edges.decoding import Params
 from easel.edges.errors import ErrorDetail, error_detail
 from easel.edges.paging import DEFAULT_PAGE_ITEMS, MAX_PAGE_ITEMS
-from easel.edges.results import ToolHints
+from easel.edges.results import HintsOfTool
 from easel.errors import HostError
 
 MAX_LISTED_INPUT_BYTES = 1_024  # of a run's input in a list, as JSON
@@ -116,7 +116,7 @@ class ToolView(Struct):
     name: str
     description: str
     schema: Annotated[dict[str, Any], Meta(description="The JSON Schema of its arguments.")]
-    annotations: ToolHints
+    annotations: HintsOfTool
     runs_on: str
 
 

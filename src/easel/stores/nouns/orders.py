@@ -70,7 +70,7 @@ def _number(limit: int, kept: int) -> Steps[Numbered | None]:
     if orders:
         yield "add_ordered", {"appends": to_json(columns)}
         advanced = [[account_id, order.oldest, order.newest] for account_id, order in newest.items()]
-        yield "advance_orders", {"orders": to_json(advanced)}
+        yield "advance_orders", {"account_ids": list(newest), "orders": to_json(advanced)}
     for account_id, order in newest.items():
         if order.oldest > orders[account_id].oldest:
             yield "trim_order", {"account_id": account_id, "oldest_seq": order.oldest}

@@ -4,7 +4,6 @@ from typing import TYPE_CHECKING, Any
 
 from easel.core.run.boards import Written
 from easel.core.stream.json_text import to_json
-from easel.core.stream.order import LogType
 from easel.stores.nouns.boards import SqlBoards
 from easel.stores.nouns.statements import Steps
 from easel.stores.rows.runs import OUTSIDE_THREAD
@@ -27,8 +26,6 @@ class SqliteBoards(SqlBoards):
         [stored] = yield "store_value", arguments
         patch = to_json({"version": arguments["version"]})
         yield "add_event", {**arguments, **OUTSIDE_THREAD, "seq": seq, "patch": patch}
-        log = {"log_type": LogType.RUN.value, "log_id": arguments["run_id"]}
-        yield "order_run_append", {**arguments, **log, "first_seq": seq, "last_seq": seq}
         if arguments["artifact_ids"]:
             yield "add_references", arguments
         return Written(arguments["version"], seq, stored["created_at"], stored["updated_at"])

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from easel.core.stream.envelope import Envelope
-from easel.core.stream.order import LogType
 from easel.stores.nouns.canvases import NOUNS, Ids, SqlCanvases
 from easel.stores.nouns.statements import Steps
 from easel.stores.rows.runs import event_columns
@@ -39,9 +38,5 @@ class SqliteCanvases(SqlCanvases):
 
 def add_events(ids: Ids, events: Sequence[Envelope], last_seq: int) -> Steps[None]:
     """Store events in the log of a canvas, at the positions up to `last_seq`, which the caller has taken."""
-    first_seq = last_seq - len(events) + 1
-    for seq, event in enumerate(events, first_seq):
+    for seq, event in enumerate(events, last_seq - len(events) + 1):
         yield "add_canvas_event", {**ids, **event_columns(event), "seq": seq}
-    if events:
-        log = {"log_type": LogType.CANVAS.value, "log_id": ids["canvas_id"]}
-        yield "order_canvas_append", {**ids, **log, "first_seq": first_seq, "last_seq": last_seq}

@@ -13,8 +13,7 @@ from easel.core.run.run import Claim, NewRun, Run
 from easel.core.run.status import Status
 from easel.core.session.message import Message
 from easel.core.stream.envelope import Envelope
-from easel.core.stream.order import LogType
-from easel.ids import AccountId, ArtifactId, RunId, WorkerId
+from easel.ids import ArtifactId, RunId, WorkerId
 from easel.stores import named_sql
 from easel.stores.nouns.documents import report_drafts
 from easel.stores.rows.runs import OUTSIDE_THREAD, event_columns
@@ -129,18 +128,8 @@ def add_events(
         for seq, (event, place) in enumerate(zip(events, places, strict=True), last_seq + 1)
     )
     connection.executemany(SQL["add_event"].sql, rows)
-    order_append(connection, run.account_id, run.run_id, last_seq, len(events))
     add_references(connection, run, frozenset[ArtifactId]().union(*(event.refers_to for event in events)))
     return head
-
-
-def order_append(
-    connection: sqlite3.Connection, account_id: AccountId, run_id: RunId, last_seq: int, count: int
-) -> None:
-    """Let the append after position `last_seq` of the run's log be ordered, if the account is followed."""
-    log = {"account_id": account_id, "log_type": LogType.RUN.value, "log_id": run_id}
-    if count:
-        fetch_all(connection, "order_run_append", first_seq=last_seq + 1, last_seq=last_seq + count, **log)
 
 
 def add_question_deltas(

@@ -321,7 +321,6 @@ def _open_log(connection: sqlite3.Connection, claim: Claim, opening: Envelope, n
         patch=to_json({"attempt": claim.attempt, "provenance": {"run_id": claim.run_id}}),
         now=now,
     )
-    run_log.order_append(connection, claim.account_id, claim.run_id, claim.last_seq - 1, 1)
     return replace(claim, last_seq=claim.last_seq - 1)
 
 

@@ -420,6 +420,28 @@ create table unordered_appends (
 create table order_head (only_row integer not null primary key default 1 check (only_row = 1)) strict;
 insert into order_head values (1);
 
+-- Store the appends to the logs of followed accounts, which on Postgres the appending statements do.
+create trigger run_appended after update of last_seq on runs
+when new.last_seq > old.last_seq and exists
+  (select 1 from account_orders where account_id = new.account_id and followed_until is not null)
+begin
+  insert into unordered_appends (appends)
+  values (json_array(json_array(new.account_id, 'run', new.run_id, old.last_seq + 1, new.last_seq)));
+end;
+create trigger canvas_appended after update of last_seq on canvases
+when new.last_seq > old.last_seq and exists
+  (select 1 from account_orders where account_id = new.account_id and followed_until is not null)
+begin
+  insert into unordered_appends (appends)
+  values (json_array(json_array(new.account_id, 'canvas', new.canvas_id, old.last_seq + 1, new.last_seq)));
+end;
+create trigger canvas_created after insert on canvases
+when exists (select 1 from account_orders where account_id = new.account_id and followed_until is not null)
+begin
+  insert into unordered_appends (appends)
+  values (json_array(json_array(new.account_id, 'canvas', new.canvas_id, new.last_seq, new.last_seq)));
+end;
+
 create table ordered_appends (
   account_id text not null references account_orders(account_id) on delete cascade,
   server_seq integer not null,

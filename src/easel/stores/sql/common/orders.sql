@@ -26,7 +26,7 @@ select account_id, oldest_seq, last_seq from account_orders where account_id = a
 
 -- name: has_unordered
 -- Return a row if there are appends without a number.
-select 1 as found from unordered_appends limit 1;
+select 1 as found from unordered_appends where append_no > 0 order by append_no limit 1;
 
 -- name: lock_numbering
 -- Lock the numbering of appends. Returns no row if another transaction numbers them.
@@ -36,7 +36,8 @@ select 1 as locked from order_head for update skip locked;
 -- Take the oldest appends without a number; a row has those of a transaction. Requires the lock of the
 -- numbering.
 delete from unordered_appends
- where append_no in (select append_no from unordered_appends order by append_no limit :limit)
+ where ctid = any(array(select ctid from unordered_appends
+                         where append_no > 0 order by append_no limit :limit))
 returning append_no, appends;
 
 -- name: lock_orders
@@ -56,7 +57,7 @@ select value->>0, (value->>1)::bigint, value->>2, value->>3, (value->>4)::bigint
 -- Store the bounds of orders, passed as [account_id, oldest_seq, last_seq]. Requires their locks.
 update account_orders set oldest_seq = (value->>1)::bigint, last_seq = (value->>2)::bigint
   from json_array_elements(:orders::json) as value
- where account_id = value->>0;
+ where account_id = any(:account_ids::text[]) and account_id = value->>0;
 
 -- name: trim_order
 -- Delete the rows before the start of an order. A row that has a later number, too, stays.

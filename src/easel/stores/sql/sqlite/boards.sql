@@ -23,10 +23,6 @@ returning created_at, updated_at;
 -- Store the event of a board write, with the version of the value. CC-09
   -- include: append_run_event
 
--- name: order_run_append
--- Let an append to the log be ordered, if the account is followed.
-  -- include: order_append
-
 -- name: add_references
 -- Store references from the run to the artifacts that a value or its event names. They are then kept as long
 -- as the run.

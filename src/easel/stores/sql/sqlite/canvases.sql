@@ -109,10 +109,6 @@ on conflict (account_id, canvas_id, path) do update set blob_key = excluded.blob
 -- Store one event at its position in the log of a canvas.
   -- include: append_canvas_event
 
--- name: order_canvas_append
--- Let an append to the log be ordered, if the account is followed.
-  -- include: order_append
-
 -- name: log_references
 -- Store references from an event or a record of a canvas to artifacts, with the position of this mention.
 insert into artifact_refs (account_id, artifact_id, canvas_id, mentioned_seq)

@@ -257,10 +257,6 @@ returning last_seq, cancel_requested_at;
 -- Store one event at its position in the log of a run. RX-25
   -- include: append_run_event
 
--- name: order_run_append
--- Let an append to the log be ordered, if the account is followed.
-  -- include: order_append
-
 -- name: repeated_batch
 -- Return the first answer to a batch that is already stored. The worker repeats a batch when the reply was
 -- lost. RX-29
