@@ -222,6 +222,16 @@ def test_every_type_is_served_safely_whatever_was_declared(small_easel: LiveEase
                 check_safe(small_easel.get(store_artifact(small_easel, content, declared)))
 
 
+@pytest.mark.parametrize(
+    "content",
+    [b"<html><script>alert(1)</script>", b"<svg onload=alert(1)>", b"<?xml version='1.0'?><x/>", b"%PDF-1.7"],
+)
+def test_active_content_is_a_download_of_plain_bytes(small_easel: LiveEasel, content: bytes) -> None:
+    answer = small_easel.get(store_artifact(small_easel, content, "text/html"))
+    assert answer.headers["content-type"] == "application/octet-stream"
+    assert answer.headers["content-disposition"].startswith("attachment")
+
+
 def test_other_responses_have_the_policy_of_pages(small_easel: LiveEasel) -> None:
     for path in ("/", "/api/tools", "/api/artifacts/none"):
         [policy] = small_easel.get(path).headers.get_list("content-security-policy")

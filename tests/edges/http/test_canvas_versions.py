@@ -75,6 +75,14 @@ def test_asset_of_a_version_is_read_before_it_is_restored(easel: LiveEasel, canv
     assert read(version=1, path="../secret").status_code == 400
 
 
+def test_present_version_is_read_and_not_restored(easel: LiveEasel, canvas: str) -> None:
+    [present] = call(easel, "canvas.versions", canvasId=canvas, version=3).json()["versions"]
+    assert (present["version"], present["spec"]["description"]) == (3, "third")
+    refused = call(easel, "canvas.restore", canvasId=canvas, version=3)
+    assert refused.status_code == 400
+    assert "Version 3 is the present one" in refused.json()["error"]["message"]
+
+
 def test_unknown_version_is_not_found(easel: LiveEasel, canvas: str) -> None:
     for method in ("canvas.versions", "canvas.restore"):
         assert call(easel, method, canvasId=canvas, version=9).status_code == 404
