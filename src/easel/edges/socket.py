@@ -36,6 +36,18 @@ TOO_MUCH = (
 class Socket:
     """A WebSocket as a context: accepted at its start; its tasks are cancelled at its end."""
 
+    __slots__ = (
+        "_is_anonymous",
+        "_is_closed",
+        "_problem",
+        "_requests",
+        "_revocation",
+        "_sending",
+        "_socket",
+        "_tasks",
+        "_undo",
+    )
+
     def __init__(self, socket: WebSocket, revocation: Revocation, *, is_anonymous: bool = False) -> None:
         self._socket = socket
         self._revocation = revocation
@@ -44,7 +56,7 @@ class Socket:
         self._is_closed = False
         self._problem: BaseException | None = None  # of a task
         self._tasks: set[asyncio.Task[None]] = set()
-        self._requests: set[str | int] = set()  # ids of those that are not answered yet
+        self._requests: dict[str | int, None] = {}  # ids of those that are not answered yet
         self._undo: list[Callable[[], None]] = []  # ends the limits before sign-in, or the watch after it
 
     async def __aenter__(self) -> Self:
@@ -108,8 +120,8 @@ class Socket:
             raise BadInput(problem=f"id must be unique: request {id_!r} is still running.")
         if len(self._requests) >= MAX_REQUESTS:
             raise TooMany(what="requests of one connection", limit=MAX_REQUESTS)
-        self._requests.add(id_)
-        self.start(answer()).add_done_callback(lambda _: self._requests.discard(id_))
+        self._requests[id_] = None
+        self.start(answer()).add_done_callback(lambda _: self._requests.pop(id_))
 
     async def send(self, text: str) -> None:
         """Send a frame after the earlier ones; nothing, once the connection is closed."""

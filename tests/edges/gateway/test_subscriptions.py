@@ -223,7 +223,7 @@ async def test_subscription_ends_with_its_connection(small_easel: LiveEasel) -> 
         name = new_session()
         await client.call("canvas.create", canvasId=name)
         await client.call("canvas.subscribe", canvasId=name, afterSeq=1)
-        assert f"owner/{name}" in tails._tails
+        await wait_for(lambda: f"owner/{name}" in tails._tails, what="the delivery started")
 
     await wait_for(lambda: f"owner/{name}" not in tails._tails, what="the subscription ended")
 
