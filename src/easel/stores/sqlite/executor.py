@@ -182,6 +182,7 @@ class WriterThread(_Executor):
             jobs, is_closing = self._take_all()
             if jobs:
                 self._report(self._transact(connection, jobs))
+                jobs.clear()  # while the thread waits, it must not keep the results of the last batch
         with contextlib.suppress(sqlite3.Error):
             # Copy the WAL into the file. If that fails, the next start reads the WAL.
             connection.get().execute("pragma wal_checkpoint(truncate)").fetchall()
