@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 import pytest
+import structlog
 
 from easel.edges.delivery import Delivery
 from easel.edges.gateway.connection import Connection
@@ -49,16 +50,17 @@ LEFT = (Socket, Connection, Delivery, EventStream, Subscription, LogTail)  # of 
 MAX_BYTES_LEFT = 1_000  # per connection: caches and sets of Python grow; an idle connection takes 27,000
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def logged() -> Iterator[list[dict[str, Any]]]:
+    """The log events of one test. What other packages configured is restored."""
+    configured = structlog.get_config()
     with capture_log() as events:
         yield events
+    structlog.configure(**configured)
 
 
 @pytest.fixture(scope="module")
-def easel(
-    tmp_path_factory: pytest.TempPathFactory, logged: list[dict[str, Any]]
-) -> Iterator[tuple[LiveEasel, str]]:
+def easel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LiveEasel, str]]:
     """A server with a long run and a heavy canvas. Returns it and the id of the run."""
     settings = {"stall_seconds": STALL_SECONDS, **LIMITS}
     with LiveEasel(tmp_path_factory.mktemp("easel"), settings=settings) as live:
@@ -66,9 +68,17 @@ def easel(
         done = f"select 1 from runs where run_id = '{run_id}' and status = 'completed'"
         wait_for_sync(lambda: bool(live.sql(done)), within=HANG_SECONDS, what="the run ends")
         call(live, "canvas.create", canvasId=CANVAS, state={"text": "plain words " * 60_000})
+        yield live, run_id
+
+
+@pytest.fixture(scope="module")
+def small_easel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveEasel]:
+    """A server with short logs, which has no work of its own while its memory is measured."""
+    with LiveEasel(tmp_path_factory.mktemp("easel")) as live:
+        call(live, "canvas.create", canvasId=CANVAS)
         call(live, "canvas.create", canvasId="small")
         live.finish(script({"say": "hello"}), "small")
-        yield live, run_id
+        yield live
 
 
 def head(easel: LiveEasel, path: str, *more: str) -> bytes:
@@ -147,11 +157,9 @@ async def count_left() -> Counter[str]:
     return Counter(type(found).__name__ for found in gc.get_objects() if isinstance(found, LEFT))
 
 
-def test_chat_ends_when_its_delivery_fails(
-    easel: tuple[LiveEasel, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_chat_ends_when_its_delivery_fails(small_easel: LiveEasel, monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that kept its connection would wait for events that never arrive."""
-    live, _ = easel
+    live = small_easel
 
     async def fail(*_: Any) -> Any:
         raise Unavailable(what="The database")
@@ -213,9 +221,9 @@ async def count_tasks() -> int:
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
 async def test_client_that_reconnects_leaves_nothing_behind(
-    easel: tuple[LiveEasel, str], logged: list[dict[str, Any]], transport: str
+    small_easel: LiveEasel, logged: list[dict[str, Any]], transport: str
 ) -> None:
-    live, _ = easel
+    live = small_easel
     tasks_before = 0
 
     async def has_settled() -> bool:
