@@ -52,7 +52,7 @@ MAX_BYTES_LEFT = 1_000  # per connection: caches and sets of Python grow; an idl
 
 @pytest.fixture
 def logged() -> Iterator[list[dict[str, Any]]]:
-    """The log events of one test. What other packages configured is restored."""
+    """The log events of one test; restores the configuration of other packages."""
     configured = structlog.get_config()
     with capture_log() as events:
         yield events
