@@ -32,7 +32,7 @@ from tests.requirements import rule
 from tests.support.waiting import wait_for, wait_for_sync
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
 pytestmark = pytest.mark.slow
 
@@ -152,9 +152,14 @@ def test_client_that_does_not_read_is_cut_after_the_same_time_with_the_same_reas
     wait_for_sync(lambda: not live.do(count_left()), within=HANG_SECONDS, what="nothing is left of it")
 
 
-async def count_left() -> Counter[str]:
+def find_left() -> list[Any]:
     gc.collect()
-    return Counter(type(found).__name__ for found in gc.get_objects() if isinstance(found, LEFT))
+    return [found for found in gc.get_objects() if isinstance(found, LEFT)]
+
+
+async def count_left(known: Collection[int] = ()) -> Counter[str]:
+    """Count what is left, without the objects with a known id."""
+    return Counter(type(found).__name__ for found in find_left() if id(found) not in known)
 
 
 def test_chat_ends_when_its_delivery_fails(small_easel: LiveEasel, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,13 +230,19 @@ async def test_client_that_reconnects_leaves_nothing_behind(
 ) -> None:
     live = small_easel
     tasks_before = 0
+    # Such as of an exception that an earlier test's server logs only now.
+    known = {id(found) for found in find_left()}
 
     async def has_settled() -> bool:
         left, tasks = (
-            await asyncio.to_thread(live.do, count_left()),
+            await asyncio.to_thread(live.do, count_left(known)),
             await asyncio.to_thread(live.do, count_tasks()),
         )
-        return not left and tasks <= (tasks_before or tasks)
+        if left or tasks > (tasks_before or tasks):
+            return False
+        for _ in range(2):  # the writer still opens and closes the views of connections that have ended
+            await asyncio.to_thread(call, live, "canvas.patch", canvasId="small", title="Small")
+        return True
 
     await visit_often(live, transport, 3 * AT_ONCE)
     await wait_for(has_settled, within=HANG_SECONDS, what="nothing is left of the first connections")
