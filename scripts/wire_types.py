@@ -220,13 +220,17 @@ def errors() -> str:
 def render_types() -> str:
     components = Components(all_shapes())
     structs = [declaration(name, schema) for name, schema in components.schemas.items()]
+    anywhere = {name: row for name, row in METHODS.items() if not row.needs_socket}
+    on_sockets = {**METHODS, **CONNECTION_METHODS}
+    for name in anywhere:
+        del on_sockets[name]
     methods = [
         components.table(
             name, note, ((key, {"params": row.params, "result": row.result}) for key, row in rows)
         )
         for name, note, rows in (
-            ("Methods", "The methods of the gateway, also over HTTP by `POST /api/rpc`.", METHODS.items()),
-            ("ConnectionMethods", "The methods of the WebSocket alone.", CONNECTION_METHODS.items()),
+            ("Methods", "The methods of the gateway, also over HTTP by `POST /api/rpc`.", anywhere.items()),
+            ("ConnectionMethods", "The methods of the WebSocket alone.", on_sockets.items()),
         )
     ]
     events = components.table(

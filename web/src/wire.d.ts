@@ -29,8 +29,6 @@ export interface Methods {
   "canvas.report": { params: ReportPage; result: ReportedPage };
   "canvas.open": { params: OpenCanvas; result: OpenedCanvas };
   "canvas.close": { params: CloseCanvas; result: ClosedCanvas };
-  "canvas.subscribe": { params: Subscribe; result: CanvasSubscription };
-  "canvas.unsubscribe": { params: OfCanvas; result: CanvasSubscription };
   "canvas.asset.put": { params: PutAsset; result: StoredAsset };
   "canvas.asset.get": { params: NamedAsset; result: AssetContent };
   "canvas.asset.list": { params: ListOfCanvas; result: AssetPage };
@@ -43,6 +41,8 @@ export interface Methods {
 
 /** The methods of the WebSocket alone. */
 export interface ConnectionMethods {
+  "canvas.subscribe": { params: Subscribe; result: CanvasSubscription };
+  "canvas.unsubscribe": { params: OfCanvas; result: CanvasSubscription };
   "connect": { params: Connect; result: Hello };
   "tool.result": { params: ToolResultParams; result: Receipt };
   "tool.progress": { params: ToolProgress; result: Receipt };
