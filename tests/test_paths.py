@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 # is locked, so that the writer only compares and stores. A run's requests are its POST and its stream.
 BARS = {
     "press": {"request": 18, "execution": 57, "writer": 30},
-    "run": {"request": 37, "run": 41, "writer": 11},
+    "run": {"request": 38, "run": 41, "writer": 12},
     "edit": {"run": 65, "writer": 23},
 }
 PARTS = {

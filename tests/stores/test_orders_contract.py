@@ -13,9 +13,9 @@ import pytest
 
 from easel.core.principal import ActorKind
 from easel.core.stream.envelope import Provenance
-from easel.core.stream.log import Bounds
+from easel.core.stream.log import Bounds, check_cursor
 from easel.core.stream.order import Append, LogType, Numbered, OrderedAppend
-from easel.errors import Unavailable
+from easel.errors import CursorOutOfRange, NotFound, Unavailable
 from easel.ids import OWNER, AccountId, CanvasId
 from easel.stores.postgres import runs as postgres_runs
 from easel.stores.postgres.orders import PostgresOrders
@@ -263,6 +263,40 @@ async def test_numbers_go_on_after_following_ended_and_an_old_one_is_too_old(
     assert_stored(await store.runs.append(delta_batch(claim, 4, "e")))
     assert await number(orders) == bounds.newest + 1
     assert positions(await read_order(orders)) == [(bounds.newest + 1, "run", claim.run_id, 5)]
+
+
+async def test_reader_between_the_end_and_the_restart_of_a_follow_is_told_that_it_missed_events(
+    store: Store, orders: OrderStore
+) -> None:
+    claim = await start_run(store.runs)
+    await orders.follow(OWNER, SECONDS)
+    assert_stored(await store.runs.append(delta_batch(claim, 1, "a")))
+    await number(orders)
+    await store.sql(f"update account_orders set followed_until = {store.ago(1)}")
+    assert await orders.end_expired() == OWNER
+    read_again = (await orders.bounds([OWNER]))[OWNER].newest  # by a client that shows the log up to here
+    assert_stored(await store.runs.append(delta_batch(claim, 2, "b")))  # has no number
+    await orders.follow(OWNER, SECONDS)
+    assert_stored(await store.runs.append(delta_batch(claim, 3, "c")))
+    await number(orders)
+    with pytest.raises(CursorOutOfRange):
+        check_cursor(read_again, (await orders.bounds([OWNER]))[OWNER])
+
+
+async def test_deleted_account_cannot_be_followed(store: Store, orders: OrderStore) -> None:
+    ann = await store.add_user("ann")
+    await store.sql(
+        f"update accounts set disabled_at = {store.ago(0)}, deleted_at = {store.ago(0)} where account_id = 'ann'"
+    )
+    for account_id in (ann, AccountId("nobody")):
+        with pytest.raises(NotFound):
+            await orders.follow(account_id, SECONDS)
+
+
+async def test_follow_that_has_not_begun_is_not_renewed(store: Store, orders: OrderStore) -> None:
+    await orders.follow(OWNER, SECONDS)
+    await store.sql("update account_orders set is_complete = false")
+    assert await orders.renew([OWNER], SECONDS) == set()
 
 
 async def test_an_order_keeps_its_newest_numbers(store: Store, orders: OrderStore) -> None:

@@ -27,7 +27,9 @@ def check(value: Any, shape: Any) -> None:
     the way, however deep it is.
     """
     try:
-        again = msgspec.to_builtins(msgspec.convert(value, shape))
+        again = msgspec.json.decode(
+            msgspec.json.encode(msgspec.json.decode(msgspec.json.encode(value), type=shape))
+        )
     except msgspec.ValidationError as problem:
         raise ContractBroken(f"{problem}: {str(value)[:500]}") from None
     if again != value:

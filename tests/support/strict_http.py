@@ -45,13 +45,13 @@ def shape_of(method: str, path: str, status: int) -> type[Any] | None:
 
 def check_body(request: httpx2.Request, status: int, body: bytes) -> None:
     """Raise `ContractBroken` unless the answer is exactly as its row, its method or the errors describe."""
-    sent: Any = msgspec.json.decode(body)
-    shape = shape_of(request.method, request.url.path, status)
     if request.url.path == RPC and status < 400:
-        check_result(json.loads(request.content)["method"], sent)
+        check_result(json.loads(request.content)["method"], msgspec.json.decode(body))
         return
+    shape = shape_of(request.method, request.url.path, status)
     if shape is None:
         return
+    sent: Any = msgspec.json.decode(body)
     if shape is ErrorAnswer:
         check_error(sent["error"])
     sent.pop("warnings", None)  # of any answer: the ignored members of the request

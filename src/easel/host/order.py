@@ -19,7 +19,7 @@ from easel.core.stream.notifications import (
     RunAppended,
 )
 from easel.core.stream.order import OrderedAppend
-from easel.errors import Unavailable
+from easel.errors import NotFound, Unavailable
 from easel.host.periodic import Periodic
 from easel.host.ports import Notifier, OrderStore
 from easel.ids import AccountId
@@ -108,7 +108,8 @@ class AccountOrder:
         accounts = self._accounts()
         lost = accounts - await self._store.renew(accounts, FOLLOW_SECONDS) if accounts else set[AccountId]()
         for account_id in lost:
-            await self._store.follow(account_id, FOLLOW_SECONDS)
+            with contextlib.suppress(NotFound, Unavailable):  # deleted, or tried again with the next renewal
+                await self._store.follow(account_id, FOLLOW_SECONDS)
 
     async def close(self) -> None:
         for loop in (self._passes, self._renewals):

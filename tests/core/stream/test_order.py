@@ -26,6 +26,12 @@ def test_appends_to_one_log_become_one_at_the_place_of_the_first() -> None:
     assert ordered[2].after(9) == ordered[2]
 
 
+def test_append_behind_a_gap_stays_apart() -> None:
+    """The events in the gap have no numbers: the account was not followed then."""
+    appends = [Append(LogType.RUN, "a", 1, 1), Append(LogType.RUN, "a", 10, 10)]
+    assert [one.append for one in number_appends(appends, 0)] == appends
+
+
 @pytest.mark.parametrize("oldest, newest, expected", [(1, 100, 1), (1, 125, 1), (1, 126, 27), (30, 126, 30)])
 def test_numbers_are_forgotten_when_there_are_a_quarter_more_than_kept(
     oldest: int, newest: int, expected: int

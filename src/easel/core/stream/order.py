@@ -58,13 +58,20 @@ class Numbered:
 
 
 def number_appends(appends: Sequence[Append], last_number: int) -> list[OrderedAppend]:
-    """Number the events after `last_number`. All appends to one log become one, at the place of the first."""
-    merged: dict[tuple[LogType, str], Append] = {}
+    """Number the events after `last_number`. Appends to one log without a gap become one, at the place of the
+    first.
+    """
+    merged: list[Append] = []
+    places: dict[tuple[LogType, str], int] = {}  # of the last append to a log
     for append in appends:
         log = append.log_type, append.log_id
-        merged[log] = replace(merged.get(log, append), last_seq=append.last_seq)
+        if log in places and merged[places[log]].last_seq + 1 == append.first_seq:
+            merged[places[log]] = replace(merged[places[log]], last_seq=append.last_seq)
+        else:
+            places[log] = len(merged)
+            merged.append(append)
     ordered: list[OrderedAppend] = []
-    for append in merged.values():
+    for append in merged:
         last_number += append.count
         ordered.append(OrderedAppend(last_number, append))
     return ordered

@@ -133,7 +133,7 @@ class Endpoint:
         if not state["is_stream"] and row.response != "*/*":
             await response(scope, receive, send)
             return
-        # What takes long ends when the token or the sign-in that opened it is revoked.
+        # A long response ends when the token or the sign-in that opened it is revoked.
         async with self._host.revocation.while_valid(principal):
             await response(scope, receive, send)
 

@@ -111,7 +111,7 @@ class _BoundedHttp(_StallLimit, HttpToolsProtocol):
         super().connection_lost(exc)
 
     def handle_websocket_upgrade(self) -> None:
-        self._header_timer.cancel()  # it would keep this object, which has no connection any more
+        self._header_timer.cancel()  # it would keep this object for the time of the limit
         super().handle_websocket_upgrade()
 
     def limit_stalls(self) -> None:

@@ -54,7 +54,7 @@ class ActionLimits:
 
 @dataclass(frozen=True, slots=True)
 class ActionResources:
-    """What all services of actions need, on one instance."""
+    """The parts that all services of actions share, on one instance."""
 
     executions: ExecutionStore
     changes: CanvasTransactions

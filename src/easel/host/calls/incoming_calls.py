@@ -107,8 +107,11 @@ class IncomingCalls:
         """Run the method and return its answer, within the limit of a result."""
         if (handle := methods.get(call.method)) is None:
             return Answer(error=f"this instance does not know {call.method}.")
-        params = await restore(self._artifacts, call.account_id, msgspec.json.decode(call.params))
-        answer = await handle(call, params)
+        try:
+            params = await restore(self._artifacts, call.account_id, msgspec.json.decode(call.params))
+            answer = await handle(call, params)
+        except HostError as problem:
+            return Answer(error=problem.message)
         limit = self._limits.max_result_bytes
         if answer.error is None and (size := len(msgspec.json.encode(answer.result))) > limit:
             return Answer(error=f"its result of {size} bytes is over the limit of {limit}; ask for less.")

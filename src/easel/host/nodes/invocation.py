@@ -13,7 +13,6 @@ from easel.core.call import Answer, TakenCall
 from easel.core.principal import Principal, PrincipalKind
 from easel.core.tool.context import ToolContext, UsedSecrets
 from easel.core.tool.node import full_tool_name, split_tool_name
-from easel.errors import HostError
 from easel.host.actions.live_output import LiveOutput, LiveOutputs
 from easel.host.nodes.connection import ConnectedNode
 from easel.host.ports import SecretSource
@@ -51,8 +50,6 @@ class NodeInvocations:
                     name, opened.fill(params["args"]), opened.mask_output(on_output), opened.env
                 )
                 return await opened.mask_answer(answer)
-        except HostError as problem:
-            return Answer(error=problem.message)
         finally:
             if output is not None:
                 await output.close()  # before the answer is stored, because the answer ends the execution

@@ -42,7 +42,7 @@ MAX_NAMED_DOCUMENTS = 100
 
 @dataclass(frozen=True, slots=True)
 class ContextSource:
-    """What contexts are built of. `documents` is None if the tools for documents are turned off. CT-02"""
+    """The sources of contexts. `documents` is None if the tools for documents are turned off. CT-02"""
 
     turns: TurnLoader
     images: ImageReader

@@ -42,7 +42,7 @@ class SqlDeletions:
         return [row["account_id"] for row in await self._sql.rows("list_deleted_accounts")]
 
     async def purge_account(self, account_id: AccountId) -> int:
-        return await self._purge("lock_deleted_account", {"account_id": account_id}, _purge_account)
+        return await self._purge("find_deleted_account", {"account_id": account_id}, _purge_account)
 
     async def _purge(self, find: str, ids: Ids, purge_rows: Callable[[Ids], Steps[int]]) -> int:
         """Do one step for what `find` returns. Returns how many rows were deleted."""

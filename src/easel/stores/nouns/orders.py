@@ -11,6 +11,7 @@ import msgspec
 from easel.core.stream.json_text import to_json
 from easel.core.stream.log import Bounds
 from easel.core.stream.order import Append, LogType, Numbered, OrderedAppend, advance, number_appends
+from easel.errors import NotFound
 from easel.ids import AccountId
 from easel.stores.nouns.statements import Row, Statements, Steps
 
@@ -20,7 +21,9 @@ class SqlOrders:
         self._sql = statements
 
     async def follow(self, account_id: AccountId, seconds: float) -> None:
-        [order] = await self._sql.rows("follow_account", account_id=account_id, seconds=seconds)
+        order = await self._sql.row("follow_account", account_id=account_id, seconds=seconds)
+        if order is None:
+            raise NotFound(what="account", id=account_id)
         if not order["is_complete"]:
             await self._wait_for_appenders()
             await self._sql.rows("complete_order", account_id=account_id)

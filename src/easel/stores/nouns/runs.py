@@ -1,4 +1,4 @@
-"""What both databases read of runs, their queue and their logs in one way. The statements are per dialect."""
+"""Reads of runs, their queue and their logs that both databases share. The statements are per dialect."""
 
 from collections.abc import Sequence
 

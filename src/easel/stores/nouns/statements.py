@@ -1,4 +1,4 @@
-"""What the store of a plain noun knows of a database: named statements with plain arguments.
+"""The database as the store of a plain noun sees it: named statements with plain arguments.
 
 Arguments may be lists and times, and columns named `at` or `*_at` are times, on both databases. Several
 statements in one transaction are the steps of a generator: it yields the name of a statement and its

@@ -113,11 +113,10 @@ returning 1;
 -- List the accounts that are deleted and still have rows.
 select account_id from accounts where deleted_at is not null order by deleted_at;
 
--- name: lock_deleted_account
--- Lock an account that is deleted and still has rows, unless another transaction has locked it. The lock lets
--- others refer to the account.
-select account_id from accounts where account_id = :account_id and deleted_at is not null
-   for no key update skip locked;
+-- name: find_deleted_account
+-- Find an account that is deleted and still has rows. It is not locked, because a change of a session locks
+-- the session before the account.
+select account_id from accounts where account_id = :account_id and deleted_at is not null;
 
 -- name: take_session
 -- Return a session of a deleted account, and mark it as deleted, so that the workers of its runs lose their

@@ -1,21 +1,28 @@
 -- name: follow_account
 -- Follow an account for some seconds more. Its appends are ordered from now on, but those that are running
--- now may not be, until `is_complete`.
+-- now may not be, until `is_complete`. Returns no row for an account that is deleted.
 insert into account_orders (account_id, followed_until)
-values (:account_id, clock_timestamp() + make_interval(secs => :seconds))
+select account_id, clock_timestamp() + make_interval(secs => :seconds)
+  from accounts where account_id = :account_id and deleted_at is null
 on conflict (account_id) do update set followed_until = excluded.followed_until
 returning is_complete;
 
 -- name: complete_order
--- Record that every append that ran when the account was not followed has ended.
-update account_orders set is_complete = true where account_id = :account_id and followed_until is not null;
+-- Record that every append that ran when the account was not followed has ended. One number is skipped, so
+-- that the number of a reader from before the start is too old.
+update account_orders
+   set is_complete = true,
+       oldest_seq = case when last_seq > 0 then last_seq + 2 else oldest_seq end,
+       last_seq = case when last_seq > 0 then last_seq + 1 else 0 end
+ where account_id = :account_id and followed_until is not null and not is_complete;
 
 -- name: renew_follows
--- Follow these accounts for some seconds more. Returns those that are followed; following the others ended.
+-- Follow these accounts for some seconds more. Returns those that are followed; following the others ended, or
+-- has not begun.
 -- The rows are locked in one order, so that no deadlock occurs.
 update account_orders set followed_until = clock_timestamp() + make_interval(secs => :seconds)
  where account_id in (select account_id from account_orders
-                       where account_id = any(:account_ids::text[]) and followed_until is not null
+                       where account_id = any(:account_ids::text[]) and is_complete
                        order by account_id
                          for update)
 returning account_id;
