@@ -45,7 +45,7 @@ async def list_canvases(caller: Caller, given: params.ListCanvases) -> results.C
     return page
 
 
-async def get_canvas(caller: Caller, given: params.NamedCanvas) -> results.CanvasResult:
+async def get_canvas(caller: Caller, given: params.OfCanvas) -> results.CanvasResult:
     return views.canvas_view(await caller.services.canvases.get(caller.principal, given.canvasId))
 
 
