@@ -15,7 +15,7 @@ from easel.edges.http.chat import ChatQuery
 from easel.edges.http.chat_frames import Cancel, NewChatMessage
 from easel.edges.http.routes import ROUTES
 from easel.edges.methods import METHODS
-from easel.edges.params import Connect, NamedCanvas, ToolProgress, ToolResultParams, WriteCanvas
+from easel.edges.params import Connect, OfCanvas, ToolProgress, ToolResultParams, WriteCanvas
 from easel.edges.results import Pong
 from easel.errors import BadInput
 from tests.core.test_unknown_members import misspelt
@@ -85,7 +85,7 @@ def test_unknown_members_are_ignored_at_every_level() -> None:
 @rule("RS-67")
 def test_missing_member_is_named_together_with_the_unknown_one() -> None:
     with pytest.raises(msgspec.ValidationError, match=r"missing required field `canvasId`.*`canvasID`"):
-        decode_members({"canvasID": "c"}, NamedCanvas)
+        decode_members({"canvasID": "c"}, OfCanvas)
 
 
 @rule("RS-67")

@@ -12,7 +12,7 @@ export type Bytes = unknown;
 /** The methods of the gateway, also over HTTP by `POST /api/rpc`. */
 export interface Methods {
   "canvas.list": { params: ListCanvases; result: CanvasPage };
-  "canvas.get": { params: NamedCanvas; result: CanvasResult };
+  "canvas.get": { params: OfCanvas; result: CanvasResult };
   "canvas.create": { params: WriteCanvas; result: CanvasResult };
   "canvas.upsert": { params: WriteCanvas; result: CanvasResult };
   "canvas.patch": { params: PatchCanvas; result: CanvasResult };
@@ -295,7 +295,8 @@ export interface CanvasDescriptor {
   lastSeq: number;
 }
 
-export interface NamedCanvas {
+/** Params of a method for one canvas. A canvas of another agent than `agentId` is not found. RS-67 */
+export interface OfCanvas {
   canvasId: string;
   agentId?: string | null;
 }
@@ -717,19 +718,13 @@ export interface CanvasSubscription {
   warnings?: string[];
 }
 
-/** Params of a method for one canvas. A canvas of another agent than `agentId` is not found. RS-67 */
-export interface OfCanvas {
-  canvasId: string;
-  agentId?: string | null;
-}
-
 export interface PutAsset {
   path: string;
+  canvasId: string;
+  agentId?: string | null;
   text?: string | null;
   base64?: string | null;
   expectedRevision?: number | null;
-  canvasId: string;
-  agentId?: string | null;
 }
 
 export interface StoredAsset {
@@ -781,9 +776,9 @@ export interface AssetPage {
 
 export interface DeleteAsset {
   path: string;
-  expectedRevision?: number | null;
   canvasId: string;
   agentId?: string | null;
+  expectedRevision?: number | null;
 }
 
 export interface DeletedAsset {
@@ -1508,28 +1503,11 @@ export interface RunView {
   cancel_requested_at?: string | null;
   error_message?: string | null;
   /** The markers of the references in `input_text`. */
-  attachments?: MarkerView[];
+  attachments?: Marker[];
   /** `input_text` is its beginning; GET /api/runs/{run_id} has the complete text. */
   truncated?: boolean;
   /** Tokens of an ended run; only in GET /api/runs/{run_id}. */
-  usage?: UsageView | null;
-}
-
-export interface MarkerView {
-  redacted: boolean;
-  original_size: number;
-  sha256: string;
-  /** Returns the exact bytes. */
-  uri: string;
-}
-
-export interface UsageView {
-  input_tokens: number;
-  output_tokens: number;
-  /** The part of the input that the provider had cached. */
-  cached_tokens: number;
-  /** The part of the output that is reasoning. */
-  reasoning_tokens: number;
+  usage?: TokenUsage | null;
 }
 
 export interface StreamQuery {
@@ -1686,7 +1664,7 @@ export interface MessageView {
   status?: string;
   error?: string;
   /** The markers of the references in the text. */
-  attachments?: MarkerView[];
+  attachments?: Marker[];
 }
 
 export interface MessageMetadata {

@@ -7,55 +7,37 @@ from msgspec import UNSET
 
 from easel.core.action.execution import Execution, ExecutionStatus
 from easel.core.tool.node import LocalNode
-from easel.edges import results
+from easel.edges import params, results, views
 from easel.edges.caller import Caller
 from easel.edges.paging import read_list_page, read_page
-from easel.edges.params import (
-    AcceptSpec,
-    CancelAction,
-    Confirmation,
-    InvokeTool,
-    ListConfirmations,
-    ListItems,
-    ListRecords,
-    RunAction,
-)
-from easel.edges.views import (
-    canvas_view,
-    confirmation_view,
-    node_view,
-    or_unset,
-    record_view,
-    tool_view,
-)
 from easel.errors import NotFound
 from easel.host.actions.request import ActionRequest, ActionResult
 
 # --- actions ------------------------------------------------------------------------------------------------
 
 
-async def run_action(caller: Caller, params: RunAction) -> results.ActionOutcome:
+async def run_action(caller: Caller, given: params.RunAction) -> results.ActionOutcome:
     request = ActionRequest(
-        canvas_id=params.canvasId,
-        action_id=params.actionId,
-        input=params.input or {},
+        canvas_id=given.canvasId,
+        action_id=given.actionId,
+        input=given.input or {},
         client_id=caller.client_id,
-        expected_revision=params.expectedRevision,
-        request_id=params.requestId,
-        has_gesture=params.hasGesture,
+        expected_revision=given.expectedRevision,
+        request_id=given.requestId,
+        has_gesture=given.hasGesture,
     )
     return _outcome(await caller.services.actions.execute(caller.principal, request))
 
 
-async def confirm_action(caller: Caller, params: Confirmation) -> results.ActionOutcome:
+async def confirm_action(caller: Caller, given: params.Confirmation) -> results.ActionOutcome:
     services, principal = caller.services, caller.principal
-    if params.agentId is not None:
-        asked = await services.actions.confirmations.get(principal, params.confirmationId)
+    if given.agentId is not None:
+        asked = await services.actions.confirmations.get(principal, given.confirmationId)
         try:
-            await services.canvases.require_agent(principal, asked.canvas_id, params.agentId)
+            await services.canvases.require_agent(principal, asked.canvas_id, given.agentId)
         except NotFound:
-            raise NotFound(what="confirmation", id=params.confirmationId) from None
-    return _outcome(await services.actions.confirm(principal, params.confirmationId, approve=params.approve))
+            raise NotFound(what="confirmation", id=given.confirmationId) from None
+    return _outcome(await services.actions.confirm(principal, given.confirmationId, approve=given.approve))
 
 
 def _outcome(result: ActionResult, *, has_ok: bool = True) -> results.ActionOutcome:
@@ -75,79 +57,72 @@ def _outcome(result: ActionResult, *, has_ok: bool = True) -> results.ActionOutc
             )
 
 
-async def cancel_action(caller: Caller, params: CancelAction) -> results.ActionOutcome:
+async def cancel_action(caller: Caller, given: params.CancelAction) -> results.ActionOutcome:
     result = await caller.services.actions.cancel(
-        caller.principal, params.canvasId, params.eventId, only_running=params.onlyRunning
+        caller.principal, given.canvasId, given.eventId, only_running=given.onlyRunning
     )
     return _outcome(result, has_ok=False)
 
 
-async def accept_spec(caller: Caller, params: AcceptSpec) -> results.CanvasResult:
-    return canvas_view(
+async def accept_spec(caller: Caller, given: params.AcceptSpec) -> results.CanvasResult:
+    return views.canvas_view(
         await caller.services.canvases.accept(
-            caller.principal, params.canvasId, params.revision, params.weakenedTools, params.createdAt
+            caller.principal, given.canvasId, given.revision, given.weakenedTools, given.createdAt
         )
     )
 
 
-async def list_confirmations(caller: Caller, params: ListConfirmations) -> results.ConfirmationPage:
+async def list_confirmations(caller: Caller, given: params.ListConfirmations) -> results.ConfirmationPage:
     """List pending confirmations, newest first. Their number is bounded, so that all of them are read."""
-    services, principal = caller.services, caller.principal
-    pending = await services.actions.confirmations.list_pending(principal, params.canvasId)
+    services = caller.services
+    pending = await services.actions.confirmations.list_pending(caller.principal, given.canvasId)
     ids = [execution.event_id for execution in pending]
-    first = 0 if params.before is None else sum(event_id >= params.before for event_id in ids)
-    views = [
-        confirmation_view(execution, services.nodes.local)
-        for execution in pending[first : first + params.limit]
-    ]
-    more = ids[first + params.limit - 1] if first + params.limit < len(ids) else None
-    return results.ConfirmationPage(views, or_unset(more))
+    first = 0 if given.before is None else sum(event_id >= given.before for event_id in ids)
+    last = first + given.limit
+    page = [views.confirmation_view(asked, services.nodes.local) for asked in pending[first:last]]
+    return results.ConfirmationPage(page, ids[last - 1] if last < len(ids) else UNSET)
 
 
-async def list_records(caller: Caller, params: ListRecords) -> results.RecordPage:
+async def list_records(caller: Caller, given: params.ListRecords) -> results.RecordPage:
     async def read(before: str | None, count: int) -> Sequence[Execution]:
         return await caller.services.actions.list_records(
-            caller.principal, params.canvasId, status=params.status, before=before, limit=count
+            caller.principal, given.canvasId, status=given.status, before=before, limit=count
         )
 
     records, more = await read_page(
         read,
-        to_view=record_view,
-        position=lambda record: record.event_id,
-        start=params.before,
-        limit=params.limit,
+        views.record_view,
+        lambda record: record.event_id,
+        start=given.before,
+        limit=given.limit,
         weight=lambda record: len(msgspec.json.encode([record.resolved, record.answer])),
     )
-    return results.RecordPage(records, or_unset(more))
+    return results.RecordPage(records, views.or_unset(more))
 
 
 # --- tools --------------------------------------------------------------------------------------------------
 
 
-async def list_tools(caller: Caller, params: ListItems) -> results.ToolPage:
+async def list_tools(caller: Caller, given: params.ListItems) -> results.ToolPage:
     definitions = await caller.services.tools.definitions(caller.principal.account_id)
     tools, more = await read_list_page(
-        definitions.values(),
-        to_view=tool_view,
-        position=lambda tool: tool.name,
-        start=params.after,
-        limit=params.limit,
+        definitions.values(), views.tool_view, lambda tool: tool.name, start=given.after, limit=given.limit
     )
-    return results.ToolPage(tools, or_unset(more))
+    return results.ToolPage(tools, views.or_unset(more))
 
 
-async def list_nodes(caller: Caller, params: ListItems) -> results.NodePage:
+async def list_nodes(caller: Caller, given: params.ListItems) -> results.NodePage:
     """List the nodes by id, after the machine of this instance."""
     nodes, more = await read_list_page(
         await caller.services.nodes.list_nodes(caller.principal),
-        to_view=node_view,
-        position=lambda node: "" if isinstance(node, LocalNode) else node.node_id,
-        start=params.after,
-        limit=params.limit,
+        views.node_view,
+        lambda node: "" if isinstance(node, LocalNode) else node.node_id,
+        start=given.after,
+        limit=given.limit,
     )
-    return results.NodePage(nodes, or_unset(more))
+    return results.NodePage(nodes, views.or_unset(more))
 
 
-async def invoke_tool(caller: Caller, params: InvokeTool) -> results.InvokedTool:
-    result = await caller.services.invocations.invoke(caller.principal, params.tool, params.args or {})
+async def invoke_tool(caller: Caller, given: params.InvokeTool) -> results.InvokedTool:
+    result = await caller.services.invocations.invoke(caller.principal, given.tool, given.args or {})
     return results.InvokedTool(ok=True, result=result)

@@ -37,27 +37,19 @@ class Delivery:
     task: asyncio.Task[None] | None = None  # None: the client has no answer yet
 
 
+@dataclass(eq=False, slots=True)
 class Deliveries:
     """The logs that one connection follows, by a key for each."""
 
-    def __init__(
-        self,
-        socket: Socket,
-        *,
-        open_log: Callable[[str, int | None], Awaitable[Subscription]],
-        format_event: Callable[[str, LoggedEvent], str],
-        format_end: Callable[[str, Exception | None], Awaitable[str]],
-        max_count: int,
-    ) -> None:
-        """`format_end` returns the frame about a log that has ended, or whose delivery failed."""
-        self._socket = socket
-        self._open_log = open_log
-        self._format_event = format_event
-        self._format_end = format_end
-        self.max_count = max_count
-        self._deliveries: dict[str, Delivery] = {}
-        self._subscribing = asyncio.Lock()  # these requests are handled one after the other
-        self.opening = asyncio.Lock()  # held while a view is opened: closing it waits until it is a reason
+    socket: Socket
+    open_log: Callable[[str, int | None], Awaitable[Subscription]]
+    format_event: Callable[[str, LoggedEvent], str]
+    format_end: Callable[[str, Exception | None], Awaitable[str]]  # of a log that has ended, or failed
+    max_count: int
+    # Held while a view is opened: closing it waits until it is a reason.
+    opening: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _subscribing: asyncio.Lock = field(default_factory=asyncio.Lock)  # one request after the other
+    _deliveries: dict[str, Delivery] = field(default_factory=dict[str, Delivery])
 
     async def subscribe(self, key: str, after: int | None) -> None:
         """Follow a log after `after`, or from its oldest event; a second subscription changes nothing. RS-67
@@ -68,7 +60,7 @@ class Deliveries:
             followed = self._deliveries.get(key)
             if followed is not None and SUBSCRIBED in followed.reasons:
                 return
-            with closing(await self._open_log(key, after)) as log:  # so that a bad cursor is refused
+            with closing(await self.open_log(key, after)) as log:  # so that a bad cursor is refused
                 self.follow(key, SUBSCRIBED, log.cursor)
 
     async def unsubscribe(self, key: str) -> bool:
@@ -91,7 +83,7 @@ class Deliveries:
         """Start what was asked for, once the client has the answer."""
         delivery = self._deliveries.get(key)
         if delivery is not None and delivery.task is None:
-            delivery.task = self._socket.start(self._deliver(key, delivery))
+            delivery.task = self.socket.start(self._deliver(key, delivery))
         elif delivery is not None and delivery.log is not None:
             delivery.log.beat()  # an empty page, after which the older events are sent
 
@@ -112,15 +104,15 @@ class Deliveries:
     async def _deliver(self, key: str, delivery: Delivery) -> None:
         problem: Exception | None = None
         try:
-            with closing(await self._open_log(key, delivery.start)) as delivery.log:
+            with closing(await self.open_log(key, delivery.start)) as delivery.log:
                 send_page = partial(self._send_page, key, delivery, delivery.log)
                 await send_page([])
                 await deliver(delivery.log, send_page)
         except Exception as error:  # noqa: BLE001 - reported to the client
             problem = error
-        notice = await self._format_end(key, problem)
+        notice = await self.format_end(key, problem)
         del self._deliveries[key]  # before the notice: the client may then follow the log again at once
-        await self._socket.send(notice)
+        await self.socket.send(notice)
 
     async def _send_page(
         self, key: str, delivery: Delivery, log: Subscription, events: list[LoggedEvent]
@@ -128,7 +120,7 @@ class Deliveries:
         """Send the events that were not sent before, then return to the older ones that were asked for."""
         for event in events:
             if event.seq not in delivery.sent:
-                await self._socket.send(self._format_event(key, event))
+                await self.socket.send(self.format_event(key, event))
         if delivery.older is not None:
             delivery.sent = range(delivery.start + 1, log.cursor + 1)
             log.cursor = delivery.start = delivery.older

@@ -30,12 +30,13 @@ def error_detail(problem: HostError) -> ErrorDetail:
     return ErrorDetail(problem.gateway, problem.code, problem.message, details or UNSET)
 
 
-def report_error(
-    audit: Audit, principal: Principal, event: str, problem: Exception, method: str | None = None
-) -> InternalError:
-    """Log and audit an unexpected error. Returns the error for the client, with its reference."""
+def to_host_error(
+    problem: Exception, audit: Audit, principal: Principal, event: str, **details: str
+) -> HostError:
+    """Return the error for the client. An unexpected one is logged and audited, and sent as a reference."""
+    if isinstance(problem, HostError):
+        return problem
     reference = new_reference()
-    details = {} if method is None else {"method": method[:200]}
     log.error(event, reference=reference, exc_info=problem, **details)
     audit.record_exception(principal, event, problem, reference=reference, details=details)
     return InternalError(reference=reference)

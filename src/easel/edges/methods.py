@@ -91,7 +91,7 @@ _OF_NODE = InAccount(Role.VIEWER, frozenset({PrincipalKind.NODE}))
 
 METHODS: Mapping[str, Method] = {
     "canvas.list": Method(params.ListCanvases, results.CanvasPage, _READ, canvases.list_canvases),
-    "canvas.get": Method(params.NamedCanvas, results.CanvasResult, _READ, canvases.get_canvas),
+    "canvas.get": Method(params.OfCanvas, results.CanvasResult, _READ, canvases.get_canvas),
     "canvas.create": Method(params.WriteCanvas, results.CanvasResult, _CHANGE, canvases.create_canvas),
     "canvas.upsert": Method(params.WriteCanvas, results.CanvasResult, _CHANGE, canvases.upsert_canvas),
     "canvas.patch": Method(params.PatchCanvas, results.CanvasResult, _CHANGE, canvases.patch_canvas),

@@ -58,10 +58,6 @@ class ListConfirmations(OfCanvas):
     limit: Annotated[int, Meta(ge=1, le=MAX_PAGE_ITEMS)] = DEFAULT_PAGE_ITEMS
 
 
-class NamedCanvas(OfCanvas):
-    pass
-
-
 class OpenCanvas(OfCanvas):
     """`target` is a word of GSV; a view is always of the client that opens it."""
 
@@ -180,15 +176,13 @@ class NamedAsset(OfCanvas):
     path: str
 
 
-class PutAsset(OfCanvas):
-    path: str
+class PutAsset(NamedAsset, kw_only=True):
     text: str | None = None
     base64: str | None = None
     expectedRevision: Revision | None = None
 
 
-class DeleteAsset(OfCanvas):
-    path: str
+class DeleteAsset(NamedAsset, kw_only=True):
     expectedRevision: Revision | None = None
 
 

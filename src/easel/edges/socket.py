@@ -7,6 +7,7 @@ read earlier ones. One that does not read is disconnected by the server below. D
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 from starlette.websockets import WebSocket, WebSocketDisconnect
@@ -33,36 +34,27 @@ TOO_MUCH = (
 )
 
 
+@dataclass(eq=False, slots=True)
 class Socket:
     """A WebSocket as a context: accepted at its start; its tasks are cancelled at its end."""
 
-    __slots__ = (
-        "_is_anonymous",
-        "_is_closed",
-        "_problem",
-        "_requests",
-        "_revocation",
-        "_sending",
-        "_socket",
-        "_tasks",
-        "_undo",
-    )
-
-    def __init__(self, socket: WebSocket, revocation: Revocation, *, is_anonymous: bool = False) -> None:
-        self._socket = socket
-        self._revocation = revocation
-        self._is_anonymous = is_anonymous  # until `admit`
-        self._sending = asyncio.Lock()
-        self._is_closed = False
-        self._problem: BaseException | None = None  # of a task
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._requests: dict[str | int, None] = {}  # ids of those that are not answered yet
-        self._undo: list[Callable[[], None]] = []  # ends the limits before sign-in, or the watch after it
+    socket: WebSocket
+    revocation: Revocation
+    is_anonymous: bool = False  # until `admit`
+    _sending: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _is_closed: bool = False
+    _problem: BaseException | None = None  # of a task
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
+    _requests: set[str | int] = field(
+        default_factory=set[str | int]
+    )  # ids of those that are not answered yet
+    # End the limits before sign-in, or the watch after it.
+    _undo: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
 
     async def __aenter__(self) -> Self:
-        if self._is_anonymous:
+        if self.is_anonymous:
             self._connection["limit_frames"](MAX_ANONYMOUS_BYTES, TOO_MUCH)
-        await self._socket.accept()
+        await self.socket.accept()
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -79,9 +71,9 @@ class Socket:
         Raises the exception of a task that failed.
         """
         frame_count, byte_count = 0, 0
-        while (message := await self._socket.receive())["type"] == "websocket.receive":
+        while (message := await self.socket.receive())["type"] == "websocket.receive":
             text = message.get("text")
-            if self._is_anonymous:
+            if self.is_anonymous:
                 frame_count, byte_count = frame_count + 1, byte_count + len((text or "").encode())
                 if frame_count > MAX_ANONYMOUS_FRAMES or byte_count > MAX_ANONYMOUS_BYTES:
                     await self.close(REFUSED, TOO_MUCH)
@@ -98,10 +90,10 @@ class Socket:
     def admit(self, principal: Principal) -> None:
         """End the limits before sign-in, and close the connection when the credential is revoked."""
         self._run_undo()
-        if self._is_anonymous:
-            self._is_anonymous = False
+        if self.is_anonymous:
+            self.is_anonymous = False
             self._connection["limit_frames"](None)
-        self._undo.append(self._revocation.watch(principal, lambda: self.close_soon(REFUSED, SIGNED_OUT)))
+        self._undo.append(self.revocation.watch(principal, lambda: self.close_soon(REFUSED, SIGNED_OUT)))
 
     def ping(self, seconds: float) -> None:
         """Ping the client at this interval, and disconnect it if a pong takes longer."""
@@ -120,15 +112,15 @@ class Socket:
             raise BadInput(problem=f"id must be unique: request {id_!r} is still running.")
         if len(self._requests) >= MAX_REQUESTS:
             raise TooMany(what="requests of one connection", limit=MAX_REQUESTS)
-        self._requests[id_] = None
-        self.start(answer()).add_done_callback(lambda _: self._requests.pop(id_))
+        self._requests.add(id_)
+        self.start(answer()).add_done_callback(lambda _: self._requests.remove(id_))
 
     async def send(self, text: str) -> None:
         """Send a frame after the earlier ones; nothing, once the connection is closed."""
         async with self._sending:
             if not self._is_closed:
                 try:
-                    await self._socket.send({"type": "websocket.send", "text": text})
+                    await self.socket.send({"type": "websocket.send", "text": text})
                 except WebSocketDisconnect:
                     self._is_closed = True
 
@@ -137,7 +129,7 @@ class Socket:
         try:
             async with asyncio.timeout(CLOSE_SECONDS), self._sending:
                 if not self._is_closed:
-                    await self._socket.close(code, reason)
+                    await self.socket.close(code, reason)
         except TimeoutError:
             self._connection["abort"]()
         except WebSocketDisconnect:
@@ -159,4 +151,4 @@ class Socket:
 
     @property
     def _connection(self) -> dict[str, Any]:
-        return self._socket.scope["extensions"][CONNECTION]
+        return self.socket.scope["extensions"][CONNECTION]

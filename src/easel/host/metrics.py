@@ -26,7 +26,7 @@ WATCHED_LOGS = Gauge(
 )
 TAIL_BYTES = Gauge("easel_tail_bytes", "Estimated memory of the events that streams share.")
 EVENTS_SENT = Counter("easel_events_sent", "Events sent on streams.")
-STALLED = Counter("easel_streams_stalled", "Streams closed because their reader stalled.")
+STALLED = Counter("easel_streams_stalled", "Streams and downloads closed because their reader stalled.")
 ARTIFACTS_SWEPT = Counter(
     "easel_artifacts_swept", "Blobs deleted because no reference to their artifact was left."
 )

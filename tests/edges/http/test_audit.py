@@ -325,6 +325,10 @@ def used_actions() -> dict[str, str]:
                 ):
                     pass
                 case ast.Call(
+                    func=ast.Name("to_host_error"), args=[_, owner, _, ast.Constant(value=str(action))]
+                ):
+                    pass
+                case ast.Call(
                     func=ast.Attribute(attr="record_slow", value=owner),
                     args=[ast.Constant(value=str(action)), *_],
                 ):

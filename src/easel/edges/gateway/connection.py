@@ -16,7 +16,7 @@ from easel.core.stream.filter import CANVAS
 from easel.edges.caller import Caller
 from easel.edges.decoding import warn_in_error, with_warnings
 from easel.edges.delivery import Deliveries
-from easel.edges.errors import report_error
+from easel.edges.errors import to_host_error
 from easel.edges.gateway import frames
 from easel.edges.gateway import hello as handshake
 from easel.edges.gateway.node_side import NodeSide
@@ -203,13 +203,9 @@ class Connection:
             payload = await dispatch(caller, request.method, request.params)
             response = frames.response(request.id, with_warnings(payload, request.warnings))
             on_answered = METHODS[request.method].on_answered
-        except HostError as problem:
-            warn_in_error(problem, request.warnings)
-            response = frames.error_response(request.id, problem)
-        except Exception as problem:  # noqa: BLE001 - logged by `report_error`
-            error = report_error(
-                self._services.audit, self.principal, "gateway.error", problem, request.method
-            )
+        except Exception as problem:  # noqa: BLE001 - logged by `to_host_error`
+            error = self._to_host_error(problem, request.method)
+            warn_in_error(error, request.warnings)
             response = frames.error_response(request.id, error)
         await self.socket.send(response)
         if on_answered is not None:
@@ -231,9 +227,10 @@ class Connection:
             reason = RESUME
         except NotFound:
             reason = DELETED
-        except HostError as known:  # such as an unavailable store
-            reason = known.code
-        except Exception as unknown:  # noqa: BLE001 - logged by `report_error`
-            error = report_error(self._services.audit, self.principal, "gateway.error", unknown, frames.ENDED)
-            reason = error.code
+        except Exception as error:  # noqa: BLE001 - logged by `to_host_error`
+            reason = self._to_host_error(error, frames.ENDED).code
         return frames.notice(frames.ENDED, frames.EndedSubscription(canvas_id, reason))
+
+    def _to_host_error(self, problem: Exception, method: str) -> HostError:
+        audit = self._services.audit
+        return to_host_error(problem, audit, self.principal, "gateway.error", method=method[:200])

@@ -5,7 +5,6 @@ no type sniffing, no embedding by other sites. `media_type.presentation_of` deci
 show.
 """
 
-import asyncio
 import re
 from collections.abc import AsyncIterator
 
@@ -15,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from easel.core.artifact.media_type import presentation_of
 from easel.edges.errors import CONNECTION
-from easel.edges.http.calls import Call, check_head, json_response, watch_disconnect
+from easel.edges.http.calls import Call, body_part, check_head, json_response, watch_disconnect
 from easel.edges.http.multipart import MAX_FORM_OVERHEAD_BYTES, is_form, open_form_file
 from easel.errors import HostError, RangeNotSatisfiable
 
@@ -125,22 +124,19 @@ class Download(Response):
         self._rest = rest
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        connection = scope["extensions"][CONNECTION]
+        connection["limit_stalls"](STALL_SECONDS)
         async with watch_disconnect(receive) as disconnect:
             try:
                 await send(
                     {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
                 )
-                await _send_in_time(send, self._first)
+                await send(body_part(self._first))
                 async for chunk in self._rest:
                     if disconnect.done():
                         return
-                    await _send_in_time(send, chunk)
-                await send({"type": "http.response.body", "body": b""})
-            except (HostError, TimeoutError):  # a host error is logged where it is raised
-                scope["extensions"][CONNECTION]["abort"]()
+                    await send(body_part(chunk))
+                await send(body_part(b"", more=False))
+            except HostError:  # logged where it is raised
+                connection["abort"]()
                 await disconnect
-
-
-async def _send_in_time(send: Send, chunk: bytes) -> None:
-    async with asyncio.timeout(STALL_SECONDS):
-        await send({"type": "http.response.body", "body": chunk, "more_body": True})

@@ -133,7 +133,7 @@ class Endpoint:
         if not state["is_stream"] and row.response != "*/*":
             await response(scope, receive, send)
             return
-        # A long response ends when the token or the sign-in that opened it is revoked.
+        # A stream or a download ends when the token or the sign-in that opened it is revoked.
         async with self._host.revocation.while_valid(principal):
             await response(scope, receive, send)
 
@@ -259,6 +259,10 @@ async def watch_disconnect(receive: Receive) -> AsyncGenerator[asyncio.Task[None
 async def _wait_for_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
+
+
+def body_part(data: bytes, *, more: bool = True) -> dict[str, Any]:
+    return {"type": "http.response.body", "body": data, "more_body": more}
 
 
 def check_head(request: Request, limit: int, setting: str | None = None) -> None:

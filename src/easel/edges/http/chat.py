@@ -14,7 +14,7 @@ from easel.core.stream.json_text import refuse_duplicate_keys
 from easel.core.stream.log import LoggedEvent
 from easel.edges.decoding import Decoded, decode_json, warn_in_error
 from easel.edges.delivery import deliver
-from easel.edges.errors import error_detail, report_error
+from easel.edges.errors import error_detail, to_host_error
 from easel.edges.http.calls import decode_query
 from easel.edges.http.chat_frames import (
     ChatError,
@@ -30,7 +30,7 @@ from easel.edges.http.sse import envelope_text
 from easel.edges.http.streams import subscribe
 from easel.edges.http.wire import StreamQuery
 from easel.edges.socket import RESTARTING, Socket
-from easel.errors import BadInput, HostError
+from easel.errors import BadInput
 from easel.host.streams import Subscription
 
 
@@ -66,11 +66,9 @@ async def _answer(call: SocketCall, socket: Socket, text: str | None) -> None:
         frame, warnings = _decode(text)
         await _handle(call, socket, frame)
         await _warn(socket, warnings)
-    except HostError as problem:
-        warn_in_error(problem, warnings)
-        await _send(socket, ChatError(error_detail(problem)))
-    except Exception as problem:  # noqa: BLE001 - logged by `report_error`
-        error = report_error(call.host.audit, call.principal, "chat.error", problem)
+    except Exception as problem:  # noqa: BLE001 - logged by `to_host_error`
+        error = to_host_error(problem, call.host.audit, call.principal, "chat.error")
+        warn_in_error(error, warnings)
         await _send(socket, ChatError(error_detail(error)))
 
 

@@ -20,7 +20,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 from uvicorn.protocols.utils import ClientDisconnected
 
-from easel.core.principal import ANONYMOUS
+from easel.core.principal import ANONYMOUS, Principal
+from easel.edges.errors import to_host_error
 from easel.edges.http.calls import Row, SessionCookie, client_details
 from easel.edges.http.canvas_policy import VIEW_HEADERS, VIEWS, SiteOrigins
 from easel.edges.http.pages import error_page, prefers_html
@@ -28,7 +29,6 @@ from easel.edges.http.wire import error_body
 from easel.errors import (
     Forbidden,
     HostError,
-    InternalError,
     MethodNotAllowed,
     NotFound,
     NotSignedIn,
@@ -38,7 +38,6 @@ from easel.errors import (
 )
 from easel.host.audit.audit import Audit
 from easel.host.metrics import REQUEST_SECONDS, REQUESTS
-from easel.ids import new_reference
 
 SAFE_HEADERS = (
     (b"x-content-type-options", b"nosniff"),
@@ -164,15 +163,9 @@ class Errors:
         if isinstance(problem, HTTPException):  # raised by the router: 405
             headers["allow"] = allowed = _methods_of(request.scope)
             problem = MethodNotAllowed(method=request.method, path=request.scope["path"], allowed=allowed)
-        if not isinstance(problem, HostError):
-            reference, path = new_reference(), redact_token(request.scope["path"])
-            principal = request.scope["state"].get("principal", ANONYMOUS)
-            self._audit.record_exception(
-                principal, "http.error", problem, reference=reference, details=_details(request)
-            )
-            log.error("http.error", path=path, reference=reference, exc_info=problem)
-            problem = InternalError(reference=reference)
-        self._record(request, problem)
+        details, principal = _details(request), request.scope["state"].get("principal", ANONYMOUS)
+        problem = to_host_error(problem, self._audit, principal, "http.error", **details)
+        self._record(request, problem, principal, details)
         if problem.retry_after is not None:
             headers["retry-after"] = str(problem.retry_after)
         if isinstance(problem, NotSignedIn):
@@ -183,10 +176,10 @@ class Errors:
             return error_page(problem, headers=headers)
         return Response(error_body(problem), problem.http, headers, "application/json")
 
-    def _record(self, request: Request, problem: HostError) -> None:
+    def _record(
+        self, request: Request, problem: HostError, principal: Principal, details: dict[str, str]
+    ) -> None:
         """Record a refusal, a failed sign-in or an unavailable database."""
-        principal = request.scope["state"].get("principal", ANONYMOUS)
-        details = _details(request)
         if problem.http in REFUSED:
             details |= {"error": problem.code, "problem": problem.message}
             self._audit.record_throttled(principal, "guardrail.refused", details=details)

@@ -11,7 +11,7 @@ from easel.core.access import Public
 from easel.edges.decoding import NoParams
 from easel.edges.http.calls import WARNINGS_HEADER, Row
 from easel.edges.http.wire import ErrorAnswer
-from easel.errors import BadInput, Forbidden, NotSignedIn, TooLarge
+from easel.errors import BadInput, Forbidden, NotSignedIn, TooLarge, Unavailable
 
 _PARAMETER = re.compile(r"\{(\w+)\}")
 _REF = "#/components/schemas/{name}"
@@ -85,10 +85,9 @@ def _operation(row: Row) -> dict[str, Any]:
     if row.accepted is not None:
         description = "With `Accept: application/json`."
         operation["responses"]["202"] = {"description": description, "content": _json(row.accepted)}
-    # The endpoint itself raises the last ones, before the handler of the route.
-    errors = [*row.errors, *([] if isinstance(row.access, Public) else [BadInput, NotSignedIn, Forbidden])]
-    if row.body is not None:
-        errors.append(TooLarge)
+    # The endpoint itself raises the last ones, or the store does.
+    common = [] if isinstance(row.access, Public) else [BadInput, NotSignedIn, Forbidden, Unavailable]
+    errors = [*row.errors, *common, *([] if row.body is None else [TooLarge])]
     for status in sorted({error.http for error in errors}):
         codes = dict.fromkeys(error.code for error in errors if error.http == status)
         operation["responses"][str(status)] = {"description": ", ".join(codes), "content": _json(ErrorAnswer)}

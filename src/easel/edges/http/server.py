@@ -61,14 +61,14 @@ class _StallLimit(asyncio.Protocol):
     config: Any
     scope: Any
     transport: Any
-    limits_stalls = True  # False: a download may take any time
+    stall_seconds: float | None = None  # None: the client may take any time
     _stalling: asyncio.TimerHandle | None = None
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        if self.limits_stalls:
+        if self.stall_seconds is not None:
             loop = asyncio.get_running_loop()
-            self._stalling = loop.call_later(self.config.stall_seconds, self._abort_stalled)
+            self._stalling = loop.call_later(self.stall_seconds, self._abort_stalled)
 
     def resume_writing(self) -> None:
         super().resume_writing()
@@ -111,12 +111,12 @@ class _BoundedHttp(_StallLimit, HttpToolsProtocol):
         super().connection_lost(exc)
 
     def handle_websocket_upgrade(self) -> None:
-        self._header_timer.cancel()  # it would keep this object for the time of the limit
+        self._header_timer.cancel()  # else the timer would keep this object
         super().handle_websocket_upgrade()
 
-    def limit_stalls(self) -> None:
-        """Disconnect the client if it does not read the response to its present request."""
-        self.limits_stalls = True
+    def limit_stalls(self, seconds: float | None = None) -> None:
+        """Disconnect the client if it does not read the response to its present request in time."""
+        self.stall_seconds = seconds or self.config.stall_seconds
 
     def _check_timeout(self) -> None:
         if self.transport.is_closing():
@@ -143,7 +143,7 @@ class _BoundedHttp(_StallLimit, HttpToolsProtocol):
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._waiting_since = self.loop.time()
-        self.limits_stalls = False
+        self.stall_seconds = None
         self.scope["extensions"] = {
             CONNECTION: {"abort": self.transport.abort, "limit_stalls": self.limit_stalls}
         }
@@ -164,6 +164,7 @@ class _OurWebSockets(_StallLimit, WebSocketsSansIOProtocol):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
+        self.stall_seconds = self.config.stall_seconds
         fail = self.conn.fail
         self._too_large = TOO_LARGE.format(limit=self.config.ws_max_size)
 

@@ -9,11 +9,12 @@ from starlette.responses import Response
 
 from easel.core.session.message import StoredMessage
 from easel.core.session.session import Session, to_session_key
+from easel.core.stream import payloads
 from easel.core.stream.filter import WHOLE_RUN
 from easel.edges.decoding import Params
 from easel.edges.http.calls import Call, idempotency_key, json_response
 from easel.edges.http.sse import EventStream
-from easel.edges.http.wire import MarkerView, NumberCursor, PageCursor, PageLimit, RunStarted, marker_views
+from easel.edges.http.wire import NumberCursor, PageCursor, PageLimit, RunStarted, marker_views
 from easel.edges.paging import read_page
 from easel.errors import BadInput
 from easel.ids import SessionId, is_name
@@ -77,7 +78,7 @@ class MessageView(Struct, omit_defaults=True):
     status: str | UnsetType = UNSET
     error: str | UnsetType = UNSET
     attachments: Annotated[
-        list[MarkerView] | UnsetType, Meta(description="The markers of the references in the text.")
+        list[payloads.Marker] | UnsetType, Meta(description="The markers of the references in the text.")
     ] = UNSET
 
 

@@ -5,7 +5,6 @@ Owns the frames and the size of chunks. Does not know which log the subscription
 
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import Any
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -13,7 +12,7 @@ from starlette.types import Receive, Scope, Send
 from easel.core.stream.log import LoggedEvent
 from easel.edges.delivery import deliver
 from easel.edges.errors import CONNECTION
-from easel.edges.http.calls import watch_disconnect
+from easel.edges.http.calls import body_part, watch_disconnect
 from easel.host.streams import Subscription
 
 HEADERS = {
@@ -53,16 +52,16 @@ class EventStream(Response):
             disconnect.add_done_callback(lambda _: self._subscription.end())
             try:
                 await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-                await send(_body(RETRY))
+                await send(body_part(RETRY))
                 await deliver(self._subscription, partial(self._send_page, send))
                 last = b"" if self._subscription.has_seen_all else self._with_cursor(RETRY)
-                await send(_body(last, more=False))
+                await send(body_part(last, more=False))
             finally:
                 self._subscription.close()
 
     async def _send_page(self, send: Send, events: list[LoggedEvent]) -> None:
         for chunk in _chunks(events) if events else [self._with_cursor(HEARTBEAT)]:
-            await send(_body(chunk))
+            await send(body_part(chunk))
         if events:
             self._sent_cursor = events[-1].seq
 
@@ -89,7 +88,3 @@ def _chunks(events: list[LoggedEvent]) -> Iterator[bytes]:
         frames.append(encoded)
         size += len(encoded)
     yield b"".join(frames)
-
-
-def _body(data: bytes, *, more: bool = True) -> dict[str, Any]:
-    return {"type": "http.response.body", "body": data, "more_body": more}

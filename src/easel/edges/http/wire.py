@@ -9,6 +9,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from easel.core.run.conversation import Usage
 from easel.core.run.run import Run
+from easel.core.stream import payloads
 from easel.core.stream.log import LAST_CURSOR
 from easel.core.stream.message_text import Marker, cut_text, with_markers_of
 from easel.core.tool.definition import ToolDefinition
@@ -48,20 +49,6 @@ class RunStarted(Struct):
     status: str
 
 
-class MarkerView(Struct):
-    redacted: bool
-    original_size: int
-    sha256: str
-    uri: Annotated[str, Meta(description="Returns the exact bytes.")]
-
-
-class UsageView(Struct):
-    input_tokens: int
-    output_tokens: int
-    cached_tokens: Annotated[int, Meta(description="The part of the input that the provider had cached.")]
-    reasoning_tokens: Annotated[int, Meta(description="The part of the output that is reasoning.")]
-
-
 class RunView(Struct, omit_defaults=True):
     run_id: str
     session_id: str
@@ -79,13 +66,14 @@ class RunView(Struct, omit_defaults=True):
     cancel_requested_at: datetime | None = None
     error_message: str | None = None
     attachments: Annotated[
-        list[MarkerView] | UnsetType, Meta(description="The markers of the references in `input_text`.")
+        list[payloads.Marker] | UnsetType, Meta(description="The markers of the references in `input_text`.")
     ] = UNSET
     truncated: Annotated[
         bool, Meta(description="`input_text` is its beginning; GET /api/runs/{run_id} has the complete text.")
     ] = False
     usage: Annotated[
-        UsageView | None, Meta(description="Tokens of an ended run; only in GET /api/runs/{run_id}.")
+        payloads.TokenUsage | None,
+        Meta(description="Tokens of an ended run; only in GET /api/runs/{run_id}."),
     ] = None
 
 
@@ -159,12 +147,12 @@ def run_view(run: Run, usage: Usage | None = None) -> RunView:
         cancel_requested_at=run.cancel_requested_at,
         error_message=run.error_message,
         attachments=marker_views(run.input_attachments),
-        usage=UsageView(**usage.to_json()) if usage else None,
+        usage=payloads.TokenUsage(**usage.to_json()) if usage else None,
     )
 
 
-def marker_views(markers: Sequence[Marker]) -> list[MarkerView] | UnsetType:
-    return [MarkerView(**marker) for marker in markers] or UNSET
+def marker_views(markers: Sequence[Marker]) -> list[payloads.Marker] | UnsetType:
+    return [payloads.Marker(**marker) for marker in markers] or UNSET
 
 
 def tool_view(tool: ToolDefinition) -> ToolView:
