@@ -45,12 +45,13 @@ def shape_of(method: str, path: str, status: int) -> type[Any] | None:
 
 def check_body(request: httpx2.Request, status: int, body: bytes) -> None:
     """Raise `ContractBroken` unless the answer is exactly as its row, its method or the errors describe."""
-    sent: Any = msgspec.json.decode(body)
+    is_result = request.url.path == RPC and status < 400
     shape = shape_of(request.method, request.url.path, status)
-    if request.url.path == RPC and status < 400:
-        check_result(json.loads(request.content)["method"], sent)
+    if shape is None and not is_result:
         return
-    if shape is None:
+    sent: Any = msgspec.json.decode(body)
+    if is_result:
+        check_result(json.loads(request.content)["method"], sent)
         return
     if shape is ErrorAnswer:
         check_error(sent["error"])
