@@ -7,7 +7,7 @@ import json
 import socket
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -19,9 +19,6 @@ from tests.edges.http.live import LiveEasel, new_session
 from tests.requirements import case, rule
 from tests.support.gateway import GatewayClient
 from tests.support.waiting import wait_for
-
-if TYPE_CHECKING:
-    from tests.edges.gateway.action_fixtures import ControlledTools
 
 UI = Path(__file__).parents[3] / "src/easel/ui"
 
@@ -91,25 +88,6 @@ async def test_call_is_cancelled_with_its_connection(easel: LiveEasel) -> None:
 )
 async def test_wrong_call_is_refused(client: GatewayClient, params: dict[str, Any], code: int) -> None:
     assert (await refusal_of(client.ask("tool.invoke", params))).code == code
-
-
-@rule("RS-67", "RS-59")
-@case("X5")
-async def test_only_a_person_may_call_a_tool_directly(
-    action_easel: LiveEasel, action_client: GatewayClient, tools: ControlledTools
-) -> None:
-    count = len(tools.act.calls)
-    _, secret = action_easel.new_token("service")
-    async with GatewayClient.connected(action_easel.base_url, secret, new_session()) as service:
-        refused = await refusal_of(invoke(service, tools.act.name))
-        assert (refused.code, refused.error["name"]) == (403, "FORBIDDEN")
-    node_id = new_session()
-    async with NodePeer.connected(action_easel, node_id) as node:
-        in_node_mode = await refusal_of(node.client.call("tool.invoke", tool=tools.act.name))
-        assert in_node_mode.code == 103, "the token is a person's, the connection is a node's"
-    assert len(tools.act.calls) == count
-    assert (await invoke(action_client, tools.act.name))["ok"] is True
-    assert len(tools.act.calls) == count + 1
 
 
 @rule("RS-67", "SB-01")
