@@ -7,7 +7,7 @@ import json
 import socket
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -19,6 +19,9 @@ from tests.edges.http.live import LiveEasel, new_session
 from tests.requirements import case, rule
 from tests.support.gateway import GatewayClient
 from tests.support.waiting import wait_for
+
+if TYPE_CHECKING:
+    from tests.edges.gateway.action_fixtures import ControlledTools
 
 UI = Path(__file__).parents[3] / "src/easel/ui"
 
@@ -88,6 +91,19 @@ async def test_call_is_cancelled_with_its_connection(easel: LiveEasel) -> None:
 )
 async def test_wrong_call_is_refused(client: GatewayClient, params: dict[str, Any], code: int) -> None:
     assert (await refusal_of(client.ask("tool.invoke", params))).code == code
+
+
+@rule("RS-67", "RS-59")
+@case("X5")
+async def test_only_a_person_may_call_a_tool_directly(
+    action_easel: LiveEasel, tools: ControlledTools
+) -> None:
+    count = len(tools.act.calls)
+    _, secret = action_easel.new_token("service")
+    async with GatewayClient.connected(action_easel.base_url, secret, new_session()) as service:
+        refused = await refusal_of(invoke(service, tools.act.name))
+    assert (refused.code, refused.error["name"]) == (403, "FORBIDDEN")
+    assert len(tools.act.calls) == count
 
 
 @rule("RS-67", "SB-01")

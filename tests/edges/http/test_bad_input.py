@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gzip
 import json
 import socket
 from typing import TYPE_CHECKING, Any
@@ -146,11 +145,9 @@ def test_invalid_body_is_refused(counted: LiveEasel, says: str, body: bytes, sta
 
 @case("R2")
 def test_compressed_body_is_refused(counted: LiveEasel) -> None:
-    bomb = gzip.compress(b'{"session_id":"s","message":"' + b"x" * 500_000 + b'"}')
+    """By its header alone: the body would be accepted without it."""
     for encoding in ("gzip", "deflate", "br", "gzip, gzip"):
-        check_error(
-            counted.ask("POST", "/api/runs", content=bomb, headers={"Content-Encoding": encoding}), 400
-        )
+        check_error(counted.post("/api/runs", GOOD, headers={"Content-Encoding": encoding}), 400)
 
 
 @case("R1")
