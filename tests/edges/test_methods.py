@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import inspect
 import itertools
+from types import SimpleNamespace
 from typing import Any, get_type_hints
+from unittest.mock import Mock
 
 import pytest
 
 from easel.core.access import check_access
 from easel.core.principal import Principal, PrincipalKind, Role
-from easel.edges.methods import CONNECTION_METHODS, METHODS
+from easel.edges.caller import Caller
+from easel.edges.methods import CONNECTION_METHODS, METHODS, dispatch
 from easel.errors import Forbidden
 from easel.ids import AccountId, UserId
 from tests.requirements import rule
@@ -79,6 +82,16 @@ def test_method_may_be_called_by_its_roles_and_kinds_only(method: str) -> None:
             assert not is_allowed, principal
         else:
             assert is_allowed, principal
+
+
+@rule("RS-76", "RS-59")
+@pytest.mark.parametrize("method", METHODS)
+async def test_refused_call_reaches_no_handler_and_is_recorded(method: str) -> None:
+    services: Any = SimpleNamespace(audit=Mock())
+    node = Principal(AccountId("a"), "n", PrincipalKind.NODE, Role.ADMIN, is_operator=True)
+    with pytest.raises(Forbidden):
+        await dispatch(Caller(services, node), method, {})
+    services.audit.record_throttled.assert_called_once()
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -117,17 +117,22 @@ def count_stalled() -> float:
 
 @rule("RX-48")
 @pytest.mark.parametrize("is_slow", [False, True], ids=["silent", "slow"])
-@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("transport", [*TRANSPORTS, "sse behind answers"])
 def test_client_that_does_not_read_is_cut_after_the_same_time_with_the_same_reason(
     easel: tuple[LiveEasel, str], logged: list[dict[str, Any]], transport: str, *, is_slow: bool
 ) -> None:
     live, run_id = easel
-    path = {"sse": f"/api/runs/{run_id}/events", "chat": f"/ws/chat/{SESSION}", "gateway": "/ws"}[transport]
+    paths = {"chat": f"/ws/chat/{SESSION}", "gateway": "/ws"}
+    path = paths.get(transport, f"/api/runs/{run_id}/events")
     before, began = count_stalled(), time.monotonic()
     with socket.socket() as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
         client.connect(live.address)
-        client.sendall(head(live, path) if transport == "sse" else upgrade(live, path))
+        if transport == "sse behind answers":  # that fill the buffer before the stream begins
+            body = json.dumps({"method": "canvas.get", "params": {"canvasId": CANVAS}}).encode()
+            ask = head(live, "/api/rpc", f"Content-Length: {len(body)}").replace(b"GET", b"POST", 1) + body
+            client.sendall(ask * 8)
+        client.sendall(upgrade(live, path) if transport in paths else head(live, path))
         if transport == "gateway":
             while b"\r\n\r\n" not in client.recv(2048):
                 pass

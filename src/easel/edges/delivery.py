@@ -31,7 +31,8 @@ class Delivery:
 
     start: int  # the seq after which it starts
     reasons: set[str] = field(default_factory=set[str])
-    older: int | None = None  # the seq before `start` that a later reason asked for
+    asked: int | None = None  # the seq before `start` that a later reason asked for, not answered yet
+    older: int | None = None  # the same, once the client has the answer
     sent: range = range(0)  # what was sent before the older events
     log: Subscription | None = None  # None: its task has not opened it yet
     task: asyncio.Task[None] | None = None  # None: the client has no answer yet
@@ -76,15 +77,19 @@ class Deliveries:
                 raise TooMany(what="subscriptions of one connection", limit=self.max_count)
             delivery = self._deliveries[key] = Delivery(after)
         elif after < delivery.start:
-            delivery.older = after
+            delivery.asked = after
         delivery.reasons.add(reason)
 
     def start(self, key: str) -> None:
         """Start what was asked for, once the client has the answer."""
         delivery = self._deliveries.get(key)
-        if delivery is not None and delivery.task is None:
+        if delivery is None:
+            return
+        if delivery.asked is not None:
+            delivery.older, delivery.asked = delivery.asked, None
+        if delivery.task is None:
             delivery.task = self.socket.start(self._deliver(key, delivery))
-        elif delivery is not None and delivery.log is not None:
+        elif delivery.log is not None:
             delivery.log.beat()  # an empty page, after which the older events are sent
 
     async def leave(self, key: str, reasons: Collection[str]) -> None:

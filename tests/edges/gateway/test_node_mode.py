@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import platform
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,7 @@ from tests.edges.gateway.node_peer import SHELL, TOOLS, NodePeer, call_tool, new
 from tests.edges.http.live import LiveEasel as Live
 from tests.edges.http.live import new_session
 from tests.requirements import case, rule
-from tests.support.gateway import WAIT_SECONDS, GatewayClient, Refused
+from tests.support.gateway import GatewayClient, Refused
 from tests.support.standstill import Stopwatch
 from tests.support.waiting import wait_for
 
@@ -336,30 +335,6 @@ async def test_silent_connection_is_closed_after_the_heartbeat(short_heartbeat: 
             await call
         assert silence.seconds < DEFAULT_HEARTBEAT_SECONDS, "with the default it takes longer"
         assert await node_tool_names(short_heartbeat) == set()
-
-
-async def test_node_that_reads_nothing_is_disconnected_and_its_calls_fail(short_heartbeat: LiveEasel) -> None:
-    async with NodePeer.connected(short_heartbeat, "laptop") as node:
-        node.client.socket.transport.pause_reading()
-        calls = [call_tool(short_heartbeat, "laptop__Echo", {"a": "x" * 500_000}) for _ in range(20)]
-        async with asyncio.timeout(WAIT_SECONDS):
-            problems = await asyncio.gather(*calls, return_exceptions=True)
-        assert all("disconnected" in str(problem) for problem in problems)
-
-
-async def test_stopping_server_closes_nodes_with_service_restart(tmp_path: Path) -> None:
-    live = Live(tmp_path, with_worker=False)
-    live.__enter__()
-    ended = False
-    try:
-        async with NodePeer.connected(live, "laptop") as node:
-            stopping = asyncio.create_task(asyncio.to_thread(live.__exit__))
-            ended = True
-            assert (await node.client.closed())[0] == 1012
-            await stopping
-    finally:
-        if not ended:
-            live.__exit__()
 
 
 async def test_connecting_and_disconnecting_is_audited(small: LiveEasel) -> None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -18,10 +17,6 @@ from tests.edges.http.live import LiveEasel, new_session
 from tests.requirements import rule
 from tests.support.gateway import GatewayClient, Refused
 from tests.support.waiting import wait_for
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
 
 # --- subscriptions ------------------------------------------------------------------------------------------
 
@@ -76,16 +71,6 @@ async def test_events_are_sent_only_to_subscribers(
         await client.call("canvas.patch", canvasId=subscribed, statePatch=[add("b", 2)])
         assert (await other.event()).payload["canvasId"] == subscribed, "no event of the other canvas"
         assert (client.unheard, other.unheard) == (0, 0)
-
-
-@rule("RS-07")
-async def test_chat_has_no_gateway_methods_or_events(client: GatewayClient) -> None:
-    assert not [
-        name
-        for name in client.hello["features"]["methods"]
-        if name.startswith(("chat", "session", "run", "message"))
-    ]
-    assert all(name.startswith("canvas.") for name in client.hello["features"]["events"])
 
 
 @rule("RS-08", "CC-07")
@@ -217,17 +202,6 @@ async def test_number_of_subscriptions_per_connection_is_limited(
         await client.call("canvas.subscribe", canvasId=names[2], afterSeq=1)
 
 
-async def test_subscription_ends_with_its_connection(small_easel: LiveEasel) -> None:
-    tails = small_easel.instances[0].services.canvas_tails
-    async with GatewayClient.connected(small_easel.base_url, small_easel.token, new_session()) as client:
-        name = new_session()
-        await client.call("canvas.create", canvasId=name)
-        await client.call("canvas.subscribe", canvasId=name, afterSeq=1)
-        await wait_for(lambda: f"owner/{name}" in tails._tails, what="the delivery started")
-
-    await wait_for(lambda: f"owner/{name}" not in tails._tails, what="the subscription ended")
-
-
 # --- views --------------------------------------------------------------------------------------------------
 
 
@@ -308,36 +282,3 @@ async def test_view_opened_over_http_is_closed_by_its_id(easel: LiveEasel, canva
     assert rpc("canvas.close", canvasId=canvas).status_code == 400
     assert rpc("canvas.close", canvasId=canvas, viewId=view_id).json()["closed"] == [view_id]
     assert rpc("canvas.close", canvasId=canvas, viewId=view_id).status_code == 404
-
-
-# --- a client that does not read ----------------------------------------------------------------------------
-
-
-async def test_client_that_reads_nothing_is_disconnected_and_its_view_closed(tmp_path: Path) -> None:
-    with LiveEasel(tmp_path, with_worker=False, settings={"stall_seconds": 0.5}) as live:
-        async with (
-            GatewayClient.connected(live.base_url, live.token, "reader") as reader,
-            GatewayClient.connected(live.base_url, live.token, "stalled") as stalled,
-        ):
-            await reader.call("canvas.create", canvasId="heavy", state={"text": "plain words " * 60_000})
-            await reader.call("canvas.subscribe", canvasId="heavy", afterSeq=1)
-            await stalled.call("canvas.open", canvasId="heavy")
-            assert (await reader.event()).payload["status"] == "opened"
-            stalled.socket.transport.pause_reading()
-            requests = asyncio.create_task(_send_requests(stalled))
-            closed = await reader.event()
-            assert (closed.payload["status"], closed.payload["clientId"]) == ("closed", "stalled")
-            assert (await reader.call("canvas.get", canvasId="heavy"))["views"] == [], (
-                "other clients are not affected"
-            )
-            requests.cancel()
-            await asyncio.gather(requests, return_exceptions=True)
-
-
-async def _send_requests(client: GatewayClient) -> None:
-    """Send requests without reading the replies."""
-    for n in itertools.count():
-        await client.send(
-            {"type": "req", "id": f"more{n}", "method": "canvas.get", "params": {"canvasId": "heavy"}}
-        )
-        await asyncio.sleep(0.01)

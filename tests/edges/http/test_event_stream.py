@@ -112,18 +112,6 @@ def test_shortest_runs_have_start_and_done(easel: LiveEasel, message: str, outco
     assert ("out of luck" in events[1].data.get("error", "")) == (outcome == "failed")
 
 
-def test_events_have_visibility_and_state_events_provenance(easel: LiveEasel) -> None:
-    run_id = easel.start(TALK)
-    for event in easel.events(run_id, debug="1"):
-        is_state = event.type in ("run.start", "run.status", "done")
-        assert ("provenance" in event.data) == is_state
-        if is_state:
-            assert event.data["provenance"]["run_id"] == run_id
-        assert event.data["visibility"] == (
-            "internal" if event.type in ("reasoning.delta", "step.completed") else "public"
-        )
-
-
 @rule("RX-33")
 def test_event_has_the_wire_format_of_the_contract(easel: LiveEasel) -> None:
     body = easel.stream(easel.start()).text

@@ -8,10 +8,10 @@ import socket
 import threading
 from typing import TYPE_CHECKING, Any
 
-import psutil
 import pytest
 
 from tests.edges.http.live import LiveEasel, chatter, script
+from tests.edges.test_transports import server_ends
 from tests.requirements import case, rule
 from tests.support.length import IS_SHORT
 from tests.support.proxy import Proxy
@@ -32,7 +32,6 @@ MAX_CHUNK_BYTES = 1_500_000  # several of the largest events; a slow reader may 
 BULKY = script(
     {"say": "so many words " * 570_000}, *({"think": "hm"} if n % 2 else {"say": "on. "} for n in range(200))
 )
-BULKY_TO_THE_LAST = script({"say": "so many words " * 570_000})
 BULKY_LIMITS = {"max_message_bytes": 20_000_000, "max_body_bytes": 30_000_000}
 
 
@@ -266,38 +265,6 @@ async def test_stalled_reader_is_cut_and_resumes_without_a_gap(strict_easel: Liv
     assert [event.seq for event in [*seen, *rest]] == list(
         range(1, strict_easel.view(run_id)["last_seq"] + 1)
     )
-
-
-@pytest.mark.parametrize("message", [BULKY, BULKY_TO_THE_LAST], ids=["amid the log", "at its end"])
-async def test_stalled_reader_is_cut_and_frees_its_memory(strict_easel: LiveEasel, message: str) -> None:
-    run_id = strict_easel.finish_unread(message)
-    before = count_stalled(strict_easel)
-    with socket.socket() as deaf:
-        deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
-        deaf.connect(strict_easel.address)
-        head = (
-            f"GET /api/runs/{run_id}/events HTTP/1.1\r\nHost: {strict_easel.address[0]}\r\n"
-            f"Authorization: Bearer {strict_easel.token}\r\n\r\n"
-        )
-        deaf.sendall(head.encode())
-        ours = deaf.getsockname()[1]
-        wait_for_sync(
-            lambda: count_stalled(strict_easel) > before, within=HANG_SECONDS, what="the deaf reader is cut"
-        )
-        wait_for_sync(
-            lambda: not server_ends(ours),
-            within=HANG_SECONDS,
-            what="its connection and what was buffered for it are gone",
-        )
-
-
-def server_ends(client_port: int) -> list[str]:
-    """Return the server's side of a connection, if it is still open."""
-    return [
-        c.status
-        for c in psutil.Process().net_connections("tcp4")
-        if c.fd >= 0 and c.raddr and c.raddr.port == client_port
-    ]
 
 
 @case("E8")

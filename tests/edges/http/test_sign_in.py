@@ -11,7 +11,6 @@ from urllib.parse import quote
 import pytest
 
 from easel.assembly.storage import derive_key
-from easel.edges.http.routes import PUBLIC, ROUTES
 from easel.host.auth.cookies import COOKIE_SECONDS, Cookies
 from tests.edges.http.live import LiveEasel, cookie_name, script
 from tests.requirements import case
@@ -22,28 +21,11 @@ if TYPE_CHECKING:
 
     import httpx2
 
-OPEN = {
-    ("GET", "/healthz"),
-    ("GET", "/readyz"),
-    ("GET", "/"),
-    ("POST", "/sign-in"),
-    ("POST", "/sign-out"),
-    ("GET", "/ui/{file}"),
-}
-# These show a sign-in page, or need a view token only.
-OPEN |= {("GET", "/canvas/{agent_id}/{canvas_id}"), ("GET", "/canvas-view/{token}/{file:path}")}
-CLOSED = [row for row in ROUTES if (row.method, row.path) not in OPEN]
-NAMES = [f"{row.method} {row.path}" for row in CLOSED]
-
 
 @pytest.fixture
 def stranger(small_easel: LiveEasel) -> Iterator[httpx2.Client]:
     with small_easel.stranger() as client:
         yield client
-
-
-def fill(path: str, run_id: str) -> str:
-    return path.replace("{run_id}", run_id).replace("{file}", "easel.css")
 
 
 @pytest.fixture(scope="module")
@@ -54,17 +36,11 @@ def run_id(small_easel: LiveEasel) -> str:
 # --- access -------------------------------------------------------------------------------------------------
 
 
-def test_only_the_listed_routes_are_open_to_everyone() -> None:
-    assert {(row.method, row.path) for row in ROUTES if row.access == PUBLIC} == OPEN
-
-
 @case("O7")
-@pytest.mark.parametrize("row", CLOSED, ids=NAMES)
-def test_route_is_refused_without_a_token(stranger: httpx2.Client, run_id: str, row: Any) -> None:
-    answer = stranger.request(row.method, fill(row.path, run_id), content=b"{" * 10)
-    assert answer.status_code == 401
+def test_request_without_a_token_is_refused(stranger: httpx2.Client, run_id: str) -> None:
+    answer = stranger.get(f"/api/runs/{run_id}/events")
+    assert (answer.status_code, answer.json()["error"]["name"]) == (401, "NOT_SIGNED_IN")
     assert answer.headers["www-authenticate"] == "Bearer"
-    assert answer.json()["error"]["name"] == "NOT_SIGNED_IN"
     assert "private text" not in answer.text
 
 
@@ -127,14 +103,11 @@ def test_wrong_credential_is_refused(
 
 
 @pytest.mark.parametrize("scheme", ["Bearer", "bearer", "BEARER"])
-def test_token_gives_access_to_every_route(
-    small_easel: LiveEasel, stranger: httpx2.Client, run_id: str, scheme: str
+def test_scheme_of_a_token_is_case_insensitive(
+    small_easel: LiveEasel, stranger: httpx2.Client, scheme: str
 ) -> None:
-    for row in CLOSED:
-        answer = stranger.request(
-            row.method, fill(row.path, run_id), headers={"Authorization": f"{scheme} {small_easel.token}"}
-        )
-        assert answer.status_code not in (401, 403), row.path
+    headers = {"Authorization": f"{scheme} {small_easel.token}"}
+    assert stranger.get("/api/runs", headers=headers).status_code == 200
 
 
 def test_token_in_the_query_is_accepted_by_the_start_page_only(

@@ -66,9 +66,7 @@ class _StallLimit(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        if self.stall_seconds is not None:
-            loop = asyncio.get_running_loop()
-            self._stalling = loop.call_later(self.stall_seconds, self._abort_stalled)
+        self._start_timer()
 
     def resume_writing(self) -> None:
         super().resume_writing()
@@ -78,9 +76,15 @@ class _StallLimit(asyncio.Protocol):
         self._stop_timer()
         super().connection_lost(exc)
 
+    def _start_timer(self) -> None:
+        if self.stall_seconds is not None and self._stalling is None:
+            loop = asyncio.get_running_loop()
+            self._stalling = loop.call_later(self.stall_seconds, self._abort_stalled)
+
     def _stop_timer(self) -> None:
         if self._stalling is not None:
             self._stalling.cancel()
+            self._stalling = None
 
     def _abort_stalled(self) -> None:
         STALLED.inc()
@@ -117,6 +121,8 @@ class _BoundedHttp(_StallLimit, HttpToolsProtocol):
     def limit_stalls(self, seconds: float | None = None) -> None:
         """Disconnect the client if it does not read the response to its present request in time."""
         self.stall_seconds = seconds or self.config.stall_seconds
+        if self.flow.write_paused:  # by an earlier response on this connection
+            self._start_timer()
 
     def _check_timeout(self) -> None:
         if self.transport.is_closing():
@@ -143,10 +149,13 @@ class _BoundedHttp(_StallLimit, HttpToolsProtocol):
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._waiting_since = self.loop.time()
-        self.stall_seconds = None
         self.scope["extensions"] = {
             CONNECTION: {"abort": self.transport.abort, "limit_stalls": self.limit_stalls}
         }
+
+    def on_response_complete(self) -> None:
+        self.stall_seconds = None
+        super().on_response_complete()
 
     def on_headers_complete(self) -> None:
         self._is_in_head = False
