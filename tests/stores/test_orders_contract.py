@@ -285,9 +285,8 @@ async def test_reader_between_the_end_and_the_restart_of_a_follow_is_told_that_i
 
 async def test_deleted_account_cannot_be_followed(store: Store, orders: OrderStore) -> None:
     ann = await store.add_user("ann")
-    await store.sql(
-        f"update accounts set disabled_at = {store.ago(0)}, deleted_at = {store.ago(0)} where account_id = 'ann'"
-    )
+    now = store.ago(0)
+    await store.sql(f"update accounts set disabled_at = {now}, deleted_at = {now} where account_id = 'ann'")
     for account_id in (ann, AccountId("nobody")):
         with pytest.raises(NotFound):
             await orders.follow(account_id, SECONDS)

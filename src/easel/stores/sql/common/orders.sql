@@ -17,8 +17,8 @@ update account_orders
  where account_id = :account_id and followed_until is not null and not is_complete;
 
 -- name: renew_follows
--- Follow these accounts for some seconds more. Returns those that are followed; following the others ended, or
--- has not begun.
+-- Follow these accounts for some seconds more. Returns those that are followed; following the others ended,
+-- or has not begun.
 -- The rows are locked in one order, so that no deadlock occurs.
 update account_orders set followed_until = clock_timestamp() + make_interval(secs => :seconds)
  where account_id in (select account_id from account_orders
