@@ -20,10 +20,11 @@ if TYPE_CHECKING:
     from types import FrameType
 
 # The most modules that each part may enter. An execution decides the start of a tool call before the canvas
-# is locked, so that the writer only compares and stores. A run's requests are its POST and its stream.
+# is locked, so that the writer only compares and stores. A run's requests are its POST and its stream, which
+# reads the log itself or finds it read by another.
 BARS = {
     "press": {"request": 18, "execution": 57, "writer": 30},
-    "run": {"request": 38, "run": 41, "writer": 12},
+    "run": {"request": 39, "run": 41, "writer": 12},
     "edit": {"run": 65, "writer": 23},
 }
 PARTS = {
