@@ -28,7 +28,7 @@ from easel.stores.postgres import PostgresDatabase, open_postgres
 from easel.stores.sqlite import SqliteDatabase, open_sqlite
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Mapping, Sequence
     from pathlib import Path
 
     from easel.core.stream.envelope import Envelope
@@ -98,6 +98,14 @@ class Store:
         """Create a person with an account of the same id."""
         await self.sql(f"insert into accounts (account_id, name) values ('{name}', '{name}')")
         await self.sql(f"insert into people (user_id) values ('{name}')")
+        return AccountId(name)
+
+    async def add_team(self, name: str, members: Mapping[str, str]) -> AccountId:
+        """Create a team, and its members with their roles by name."""
+        await self.sql(f"insert into accounts (account_id, kind, name) values ('{name}', 'team', '{name}')")
+        for member, role in members.items():
+            await self.add_user(member)
+            await self.sql(f"insert into team_members values ('{name}', '{member}', '{role}')")
         return AccountId(name)
 
     async def purge(self) -> int:

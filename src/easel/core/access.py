@@ -33,6 +33,11 @@ class OfHost:
     kinds: frozenset[PrincipalKind]
 
 
+def lower_role(first: Role, second: Role) -> Role:
+    """Return the role with fewer rights. RS-76"""
+    return min(first, second, key=_RANKS.__getitem__)
+
+
 Access = Public | InAccount | OfHost
 
 

@@ -48,6 +48,7 @@ class Principal:
     role: Role = Role.VIEWER  # the default has the fewest rights
     is_operator: bool = False  # administers the host, and reads no other account's rows
     user_id: UserId | None = None  # the person who acts; None for a program
+    on_behalf_of: UserId | None = None  # the person who answers for a program
     token_id: str | None = None  # the token that authenticated the request
     only_node: str | None = None  # the node id that a node's token is bound to; None: not bound yet
     sign_in_id: str | None = None  # the browser sign-in of the request; valid until sign-out
@@ -61,6 +62,10 @@ class Principal:
     def may_debug(self) -> bool:
         """Return whether the principal may read internal events. RS-36"""
         return self.is_person and self.role is Role.ADMIN
+
+    @property
+    def responsible(self) -> UserId | None:
+        return self.user_id or self.on_behalf_of
 
     @property
     def is_person(self) -> bool:
@@ -81,11 +86,27 @@ class Principal:
         return self.name if self.user_id is None else self.user_id
 
 
+def is_shared(principal: Principal) -> bool:
+    """Return whether the principal acts in an account that others may have a part in: not in its own.
+
+    A person's own account has the id of the person, who is its only member. RS-76
+    """
+    return principal.responsible != principal.account_id
+
+
 def as_program(principal: Principal, kind: PrincipalKind, name: str | None = None) -> Principal:
     """Return the principal of a program that acts for this one: it is no person and no operator."""
     role = Role.VIEWER if kind is PrincipalKind.NODE else principal.role
     name = principal.name if name is None else name
-    return replace(principal, name=name, kind=kind, role=role, is_operator=False, user_id=None)
+    return replace(
+        principal,
+        name=name,
+        kind=kind,
+        role=role,
+        is_operator=False,
+        user_id=None,
+        on_behalf_of=principal.responsible,
+    )
 
 
 def host_for(account_id: AccountId) -> Principal:

@@ -21,12 +21,11 @@ import structlog
 from easel.core.audit.chain import Link
 from easel.core.audit.record import ACTIONS, EASEL, Entry, StorageClass, new_entry
 from easel.core.audit.redaction import Redaction
-from easel.core.principal import MAIN_AGENT, Principal, PrincipalKind
+from easel.core.principal import Principal
 from easel.core.secret.mask import mask_active
 from easel.errors import BadInput, HostError, Unavailable
 from easel.host.metrics import AUDIT_NOT_STORED
 from easel.host.ports import AuditStore
-from easel.ids import AccountId, RunId
 
 BATCH_SECONDS = 0.1  # notes that arrive within this time share one commit
 RETRY_SECONDS = 0.5
@@ -38,11 +37,6 @@ MAX_BATCH = 200
 Details = Mapping[str, Any]
 
 log = structlog.get_logger("audit")
-
-
-def agent_of(account_id: AccountId, run_id: RunId) -> Principal:
-    """Return the principal of a run: the agent that acts in it for the user."""
-    return Principal(account_id, MAIN_AGENT, kind=PrincipalKind.AGENT, run_id=run_id)
 
 
 @dataclass(slots=True)
