@@ -50,6 +50,10 @@ class CanvasDescriptor(ResultPart):
     updatedAt: Milliseconds
     revision: int
     lastSeq: Annotated[int, Meta(description="Subscribe after this event.")]
+    createdBy: Annotated[
+        str | UnsetType,
+        Meta(description="The person who made it, who may delete it as an admin may. Absent: Easel itself."),
+    ] = UNSET
 
 
 class CanvasAuthor(ResultPart):

@@ -42,6 +42,7 @@ def _descriptor(canvas: Canvas, spec: Mapping[str, Any]) -> results.CanvasDescri
         updatedAt=to_ms(canvas.updated_at),
         revision=canvas.revision,
         lastSeq=canvas.last_seq,
+        createdBy=or_unset(canvas.created_by),
     )
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from easel.core.action.execution import ExecutionStatus
-from easel.core.principal import Principal, PrincipalKind, Role, as_program
+from easel.core.principal import Principal, PrincipalKind, Role, as_program, host_for
 from easel.errors import ActionFailed, BadInput, ConfirmationClosed, Forbidden
 from easel.host.actions.request import ActionRequest
 from easel.host.canvases.drafts import Draft
@@ -253,3 +253,47 @@ def test_only_an_admin_accepts_a_spec_with_a_new_secret(team: Team, tools: Contr
     assert accepted.is_accepted
     again = team.upsert(team["ann"], created.canvas.canvas_id, {**with_secret, "title": "New"})
     assert again.is_accepted, "the accepted spec names it already"
+
+
+@rule("RS-76")
+def test_member_deletes_only_what_they_or_their_programs_made(team: Team) -> None:
+    services, do = team.services, team.easel.do
+    ann, bob = team["ann"], team["bob"]
+    of_ann = (ann, as_program(ann, PrincipalKind.SERVICE, "ci"), as_program(ann, PrincipalKind.AGENT, "main"))
+    for maker in of_ann:
+        for deleter in of_ann:
+            canvas = team.create(maker, {}).canvas
+            assert canvas.created_by == ann.user_id
+            for other in (bob, as_program(bob, PrincipalKind.SERVICE), as_program(bob, PrincipalKind.AGENT)):
+                with pytest.raises(Forbidden, match="the person who made this canvas"):
+                    do(services.canvases.delete(other, canvas.canvas_id))
+            do(services.canvases.delete(deleter, canvas.canvas_id))
+        session = do(services.sessions.create(maker, None, "Talk"))
+        assert session.created_by == ann.user_id
+        with pytest.raises(Forbidden, match="the person who made this session"):
+            do(services.sessions.delete(bob, session.session_id))
+        do(services.sessions.delete(ann, session.session_id))
+    document = team.create(ann, {"version": 1, "mode": "markdown"}).canvas
+    with pytest.raises(Forbidden):
+        do(services.canvases.delete(bob, document.canvas_id))
+    do(services.canvases.delete(team["ada"], document.canvas_id))
+
+
+@rule("RS-76")
+def test_session_that_a_run_creates_is_that_of_who_started_the_run(team: Team) -> None:
+    services, do = team.services, team.easel.do
+    name = new_session()
+    do(services.queue.start(team["ann"], name, "noop"))
+    do(services.queue.start(team["bob"], name, "noop"))
+    with pytest.raises(Forbidden):
+        do(services.sessions.delete(team["bob"], name))
+    do(services.sessions.delete(team["ann"], name))
+
+
+@rule("RS-76")
+def test_only_an_admin_deletes_what_easel_itself_made(team: Team) -> None:
+    canvas = team.create(host_for(team.id), {}).canvas
+    for member in (team["ann"], host_for(team.id)):
+        with pytest.raises(Forbidden):
+            team.easel.do(team.services.canvases.delete(member, canvas.canvas_id))
+    team.easel.do(team.services.canvases.delete(team["ada"], canvas.canvas_id))

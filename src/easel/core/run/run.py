@@ -29,6 +29,7 @@ class Run:
     oldest_seq: int
     last_seq: int
     queue_no: int
+    started_by: UserId | None = None  # the person who answers for it; None: Easel itself
     input_attachments: tuple[Marker, ...] = ()  # of the references in `input_text`
 
     @property

@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from easel.core.access import check_may_delete
 from easel.core.action.hints import agree_to_hints, find_weakened, remember_hints
 from easel.core.canvas.actions import Confirm
 from easel.core.canvas.canvas import (
@@ -381,14 +382,15 @@ class CanvasLibrary:
         *,
         agent_id: str | None = None,
     ) -> None:
-        """Delete a canvas. Raises `NotFound`, or `RevisionConflict` at another revision.
+        """Delete a canvas, with its document. Raises `NotFound`, or `RevisionConflict` at another revision.
 
-        A canvas of another agent than `agent_id` is not found. RS-67
+        Raises `Forbidden` for a member who did not make it. RS-76. A canvas of another agent than `agent_id` is not found. RS-67
         """
 
         def check(snapshot: CanvasSnapshot) -> None:
             if agent_id not in (None, snapshot.canvas.agent_id):
                 raise NotFound(what="canvas", id=canvas_id)
+            check_may_delete(principal, "canvas", snapshot.canvas.created_by)
             check_revision(snapshot.canvas, expected_revision)
 
         try:

@@ -211,7 +211,8 @@ def _enqueue(connection: sqlite3.Connection, new: NewRun, now: int) -> Enqueued 
     account_seq: int | None = None
     session = fetch_one(connection, "continue_session", now=now, spoken=spoken, **key)
     if session is None:
-        session = fetch_one(connection, "open_session", now=now, title=new.title, spoken=spoken, **key)
+        opening = {"title": new.title, "spoken": spoken, "started_by": new.started_by}
+        session = fetch_one(connection, "open_session", now=now, **opening, **key)
         if session is None:
             return None
         account_seq = run_steps(connection, SESSIONS_SQL, append_event(CREATED, listed, new.by), now)

@@ -29,8 +29,9 @@ with ended as (
                                            where s.account_id = :account_id and s.session_id = :session_id)
                  then 'session.renamed' end as event_type
 ), created as (
-  insert into sessions (account_id, session_id, active_run_id, title, oldest_thread_seq, last_thread_seq)
-  select :account_id, :session_id, :run_id, :title, ended.seq + 1,
+  insert into sessions (account_id, session_id, active_run_id, title, created_by, oldest_thread_seq,
+                        last_thread_seq)
+  select :account_id, :session_id, :run_id, :title, :started_by, ended.seq + 1,
          ended.seq + :spoken::int
     from ended
    where not exists (select 1 from sessions where account_id = :account_id and session_id = :session_id)

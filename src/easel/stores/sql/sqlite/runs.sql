@@ -19,9 +19,9 @@ update sessions set title = :title where account_id = :account_id and session_id
 -- name: open_session
 -- Create a session whose first run has the turn. The thread continues after that of a deleted session of the
 -- same id. Returns no row if the session is deleted and not purged yet. RS-34
-insert into sessions (account_id, session_id, active_run_id, title, oldest_thread_seq, last_thread_seq,
-                      created_at, last_message_at)
-select :account_id, :session_id, :run_id, :title, coalesce(max(last_thread_seq), 0) + 1,
+insert into sessions (account_id, session_id, active_run_id, title, created_by, oldest_thread_seq,
+                      last_thread_seq, created_at, last_message_at)
+select :account_id, :session_id, :run_id, :title, :started_by, coalesce(max(last_thread_seq), 0) + 1,
        coalesce(max(last_thread_seq), 0) + :spoken, :now, :now
   from ended_threads where account_id = :account_id and session_id = :session_id
 on conflict do nothing
