@@ -105,6 +105,7 @@ SAMPLES: dict[str, tuple[Any, ...]] = {
     "has_new_text": (True,),
     "has_spec": (True,),
     "hash": ("hash",),
+    "host_id": (None, ""),
     "holds": (["artifact7", "artifact8"],),
     "idempotency_key": ("new_key",),
     "input_attachments": (None,),

@@ -203,7 +203,14 @@ async def test_pages_of_audit_records(filled: Store):
         before: int | None, limit: int, action: str | None, storage_class: StorageClass | None
     ) -> list[Link]:
         return await filled.database.audit.list_records(
-            action=action, storage_class=storage_class, since=None, until=None, before=before, limit=limit
+            OWNER,
+            of_host=True,
+            action=action,
+            storage_class=storage_class,
+            since=None,
+            until=None,
+            before=before,
+            limit=limit,
         )
 
     for action, storage_class in product((None, "two", "never"), (None, StorageClass.OPS)):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from easel.core.action.execution import ExecutionStatus
+from easel.core.audit.record import EASEL, parse_record
 from easel.core.principal import Principal, PrincipalKind, Role, as_program, host_for
 from easel.errors import ActionFailed, BadInput, ConfirmationClosed, Forbidden
 from easel.host.actions.request import ActionRequest
@@ -297,3 +298,32 @@ def test_only_an_admin_deletes_what_easel_itself_made(team: Team) -> None:
         with pytest.raises(Forbidden):
             team.easel.do(team.services.canvases.delete(member, canvas.canvas_id))
     team.easel.do(team.services.canvases.delete(team["ada"], canvas.canvas_id))
+
+
+@rule("RS-76", "RS-06")
+def test_admin_reads_the_audit_records_of_the_account_only(team: Team) -> None:
+    audit, do = team.services.audit, team.easel.do
+    do(audit.record(team["ann"], "session.created", subject="by-ann"))
+    do(
+        audit.record(
+            as_program(team["ann"], PrincipalKind.AGENT, "main"), "session.created", subject="by-agent"
+        )
+    )
+    do(audit.record(THE_OWNER, "session.created", subject="elsewhere"))
+    do(audit.record(EASEL, "audit.shortened", subject="of-host"))
+
+    def subjects(reader: Principal) -> list[str]:
+        records = [parse_record(link.record) for link in do(audit.list_records(reader, limit=50))]
+        found = [record.get("subject", "") for record in records]
+        return [name for name in found if name.startswith("by-") or name in {"elsewhere", "of-host"}][:3]
+
+    assert subjects(team["ada"]) == ["by-agent", "by-ann"]
+    assert subjects(replace(team["ada"], is_operator=True)) == ["of-host", "by-agent", "by-ann"]
+    assert subjects(THE_OWNER)[:2] == ["of-host", "elsewhere"]
+    assert not {"by-ann", "by-agent"} & set(subjects(THE_OWNER))
+    for reader in (team["ann"], team["vera"]):
+        with pytest.raises(Forbidden):
+            do(audit.list_records(reader, limit=4))
+    [by_agent, _] = do(audit.list_records(team["ada"], limit=2))
+    actor = parse_record(by_agent.record)["actor"]
+    assert (actor["kind"], actor["name"], actor["on_behalf_of"]) == ("agent", "main", team["ann"].user_id)

@@ -12,6 +12,7 @@ from easel.core.token import TokenKind
 from easel.errors import BadInput, NotFound, NotSignedIn, TooManyFailures, Unavailable
 from easel.host.auth.throttle import SignInThrottle
 from easel.host.auth.tokens import Tokens
+from easel.ids import OWNER
 from tests.host.auth.signing_in import NOW, TOKEN, SigningIn
 from tests.requirements import case, rule
 from tests.support.principals import THE_OWNER
@@ -281,7 +282,7 @@ async def test_creating_and_revoking_a_token_is_audited_without_the_token(
     made, secret = await tokens.create("owner", TokenKind.NODE, node_id="laptop")
     await tokens.revoke(made.token_id)
     records = await harness.database.audit.list_records(
-        action=None, storage_class=None, since=None, until=None, before=None, limit=10
+        OWNER, of_host=True, action=None, storage_class=None, since=None, until=None, before=None, limit=10
     )
     assert [link.action for link in records] == ["token.revoked", "token.created"]
     for link in records:

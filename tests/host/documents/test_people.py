@@ -225,7 +225,7 @@ async def test_restore_promote_and_take_control_are_recorded(small: Instance):
     await small.check_out(claim)
     await small.documents.take_control(THE_OWNER, canvas_id)
     await small.documents.take_control(THE_OWNER, canvas_id)
-    records = await small.audit.list_records(limit=10)
+    records = await small.audit.list_records(THE_OWNER, limit=10)
     assert [record.action for record in records if record.action.startswith("document.")] == [
         "document.control_taken",
         "document.restored",

@@ -588,7 +588,8 @@ create table audit (
   record text not null,
   hash text not null
 );
-create index audit_action_idx on audit(action, seq);
+create index audit_account_idx on audit(account_id, seq);
+create index audit_action_idx on audit(account_id, action, seq);
 -- The end of the chain. Its lock orders the records.
 create table audit_head (
   only_row boolean primary key default true check (only_row),
@@ -687,7 +688,8 @@ end $$;
 -- each page of a log would read and sort the whole log. Assume 50 events per run.
 alter table run_events alter column run_id set (n_distinct = -0.02);
 -- If there are few actions, it seems best to read all records from the newest on until a page of one action
--- is found, which never ends for a rare action. Assume 100 records per action.
+-- is found, which never ends for a rare action. Assume 100 records per action. The same for few accounts.
+alter table audit alter column account_id set (n_distinct = -0.01);
 alter table audit alter column action set (n_distinct = -0.01);
 -- If all rows have one status, the index on the status seems useless, but a listing of another status needs
 -- it.

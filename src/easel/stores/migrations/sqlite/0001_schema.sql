@@ -467,7 +467,8 @@ create table audit (
   storage_class text not null constraint class_is_known check (storage_class in ('ops', 'audit')),
   action text not null, record text not null, hash text not null
 ) strict;
-create index audit_action_idx on audit(action, seq);
+create index audit_account_idx on audit(account_id, seq);
+create index audit_action_idx on audit(account_id, action, seq);
 create table audit_head (
   only_row integer not null primary key default 1 check (only_row = 1),
   last_seq integer not null, last_hash text not null
