@@ -13,10 +13,18 @@ from tests.requirements import rule
 from tests.stores.harness import CLAIM_SECONDS, A, B, Store, new_run, start_runs
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from easel.core.run.run import Claim, NewRun
     from easel.host.ports import RunStore
 
 ANN = UserId("ann")
+
+
+async def add_team(store: Store, name: str, roles: Mapping[str, str]) -> AccountId:
+    for user in roles:
+        await store.add_user(user)
+    return await store.add_team(name, **roles)
 
 
 def run_of(started_by: UserId | None, role: Role, *, account: AccountId) -> NewRun:
@@ -42,7 +50,7 @@ async def claim_run(runs: RunStore, new: NewRun) -> Claim:
 async def test_agent_has_the_lower_of_its_starters_roles_then_and_now(
     runs: RunStore, store: Store, started_as: Role, role_now: str, expected: Role
 ):
-    team = await store.add_team("ops", {"ann": role_now, "bea": "admin"})
+    team = await add_team(store, "ops", {"ann": role_now, "bea": "admin"})
     claim = await claim_run(runs, run_of(ANN, started_as, account=team))
     assert (claim.started_by, claim.role) == (ANN, expected)
     assert claim.may_act is (expected is not Role.VIEWER)
@@ -60,8 +68,8 @@ async def test_agent_has_the_lower_of_its_starters_roles_then_and_now(
     ids=["removed", "member of another team only", "disabled"],
 )
 async def test_run_of_a_person_who_left_has_no_role(runs: RunStore, store: Store, leaving: str):
-    team = await store.add_team("ops", {"ann": "admin", "bea": "admin"})
-    await store.add_team("other", {})
+    team = await add_team(store, "ops", {"ann": "admin", "bea": "admin"})
+    await add_team(store, "other", {})
     await runs.enqueue(run_of(ANN, Role.ADMIN, account=team))
     await store.sql(leaving)
     [claim] = await runs.claim_queued(A, 1, CLAIM_SECONDS, 0)
@@ -70,7 +78,7 @@ async def test_run_of_a_person_who_left_has_no_role(runs: RunStore, store: Store
 
 @rule("RS-76", "RX-37")
 async def test_role_is_read_again_at_every_claim(runs: RunStore, store: Store):
-    team = await store.add_team("ops", {"ann": "admin"})
+    team = await add_team(store, "ops", {"ann": "admin"})
     [claim] = await start_runs(runs, run_of(ANN, Role.ADMIN, account=team))
     await store.sql("update team_members set role = 'member'")
     await store.expire_claim(claim.run_id)

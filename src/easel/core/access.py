@@ -11,7 +11,7 @@ from easel.core.principal import Principal, PrincipalKind, Role
 from easel.errors import Forbidden
 from easel.ids import UserId
 
-_RANKS = {role: rank for rank, role in enumerate((Role.VIEWER, Role.MEMBER, Role.ADMIN))}
+_RANKS = {role: rank for rank, role in enumerate(Role)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +32,6 @@ class OfHost:
     """The operator of the host, if the principal is of one of these kinds."""
 
     kinds: frozenset[PrincipalKind]
-
-
-def lower_role(first: Role, second: Role) -> Role:
-    """Return the role with fewer rights. RS-76"""
-    return min(first, second, key=_RANKS.__getitem__)
 
 
 Access = Public | InAccount | OfHost

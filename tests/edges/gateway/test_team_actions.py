@@ -34,15 +34,14 @@ class Team:
         self.easel = easel
         suffix = secrets.token_hex(4)
         self.id = AccountId(f"team-{suffix}")
-        easel.sql(f"insert into accounts (account_id, kind, name) values ('{self.id}', 'team', '{self.id}')")
-        self.members: dict[str, Principal] = {}
-        for name, role in roles.items():
-            user = f"{name}-{suffix}"
-            easel.sql(f"insert into accounts (account_id, name) values ('{user}', '{user}')")
-            easel.sql(f"insert into people (user_id) values ('{user}')")
-            values = f"('{self.id}', '{user}', '{role}')"
-            easel.sql(f"insert into team_members (account_id, user_id, role) values {values}")
-            self.members[name] = replace(person(user, name), account_id=self.id, role=role)
+        users = {name: f"{name}-{suffix}" for name in roles}
+        for user in users.values():
+            easel.add_person(user)
+        easel.add_team(self.id, **{users[name]: role.value for name, role in roles.items()})
+        self.members: dict[str, Principal] = {
+            name: replace(person(users[name], name), account_id=self.id, role=role)
+            for name, role in roles.items()
+        }
 
     def __getitem__(self, name: str) -> Principal:
         return self.members[name]

@@ -44,7 +44,7 @@ class Probe:
 
 async def in_team(harness: RunHarness, role: Role) -> Principal:
     """Return the owner with this role in a new team."""
-    await harness.sql("insert into accounts (account_id, kind, name) values ('ops', 'team', 'ops')")
+    await harness.sql("insert into accounts (account_id, kind) values ('ops', 'team')")
     await harness.sql(
         f"insert into team_members (account_id, user_id, role) values ('ops', '{OWNER}', '{role}')"
     )

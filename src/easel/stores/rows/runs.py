@@ -6,8 +6,7 @@ from typing import Any
 
 import msgspec
 
-from easel.core.access import lower_role
-from easel.core.principal import Role
+from easel.core.principal import Role, lower_role
 from easel.core.run.run import Run
 from easel.core.run.status import Status
 from easel.core.session.message import StoredMessage, read_content
