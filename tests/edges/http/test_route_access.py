@@ -43,6 +43,7 @@ EXPECTED = {
         GET /api/tools
         GET /openapi.json
         GET /api/docs
+        WS /ws/chat/{thread_id}
     """,
     "member": """
         POST /api/runs
@@ -59,12 +60,12 @@ EXPECTED = {
         POST /api/documents/{canvas_id}/restore
         POST /api/documents/{canvas_id}/promote
         POST /api/documents/{canvas_id}/take-control
-        WS /ws/chat/{thread_id}
     """,
     "admin": """
         GET /api/settings
         PUT /api/settings
         POST /api/settings/check
+        GET /api/audit
     """,
     "admin in person": """
         GET /api/secrets
@@ -72,7 +73,6 @@ EXPECTED = {
         DELETE /api/secrets/{name}
     """,
     "operator": """
-        GET /api/audit
         GET /metrics
     """,
     "anyone": """
