@@ -77,7 +77,9 @@ export class Confirmations {
         why: `${why ?? describeRequest(actor, askedAt)}${item?.mayApprove === false ? OF_ANOTHER : ""}`,
         from: why ? null : byId("waiting"),
       };
-      if (item?.resolved && this.#inDialog.has(confirmationId)) decision = await this.dialog.ask(question);
+      // Another dialog may have been closed while this one was read.
+      if (why !== undefined && this.dialog.isResting) this.#postponed.add(confirmationId);
+      else if (item?.resolved && this.#inDialog.has(confirmationId)) decision = await this.dialog.ask(question);
     } finally {
       this.#inDialog.delete(confirmationId);
       this.#draw();

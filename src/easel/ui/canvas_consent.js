@@ -40,8 +40,11 @@ export class ConsentDialog {
     byId("consent").onclose = () => { if (!byId("consent").open) this.#decide("later"); };
   }
 
+  /** Return whether a dialog was closed so recently that no page may open one. */
+  get isResting() { return performance.now() - this.#refusedAt <= REST_MS; }
+
   /** Return whether a page may open the dialog now. */
-  get isAvailable() { return !this.#queue.length && performance.now() - this.#refusedAt > REST_MS; }
+  get isAvailable() { return !this.#queue.length && !this.isResting; }
 
   /** Ask the user. Returns `approve`, `refuse` or `later`; `later` also if the question was withdrawn. */
   ask({ confirmationId, title, why, about, from = null }) {
