@@ -99,7 +99,7 @@ PARAMS: dict[str, dict[str, Any]] = {
     "nodes.list": {},
     "ping": {},
 }
-# With an id of nobody these create something in the caller's own account, or answer as if it had been there.
+# With a missing id these create something in the own account, or answer as if it had been there.
 CREATES = {
     "POST /api/runs",
     "POST /api/chat/{session_id}",
