@@ -201,7 +201,7 @@ def pass_turn(connection: sqlite3.Connection, ended: Run | Claim, now: int) -> P
     if session is None or session["active_run_id"] is None:
         return None
     passed = PassedTurn(session["last_worker_id"])
-    turn_no = fetch_all(connection, "take_numbers", arrivals=0, turns=1)[0]["turn_no"]
+    turn_no = fetch_all(connection, "next_turn", account_id=ended.account_id)[0]["turn_no"]
     fetch_all(
         connection,
         "give_turn",

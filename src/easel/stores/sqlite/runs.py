@@ -126,6 +126,8 @@ class SqliteRuns(SqlRuns):
                 **arguments,
             )
             claims = [_to_claim(connection, worker_id, row) for row in rows]
+            if claims and name == "claim_queued":
+                fetch_all(connection, "pass_turns", turn_no=max(claim.turn_no for claim in claims))
             if opening is None:
                 return claims
             return [_open_log(connection, claim, opening, now) for claim in claims]
@@ -218,7 +220,7 @@ def _enqueue(connection: sqlite3.Connection, new: NewRun, now: int) -> Enqueued 
         fetch_all(connection, "title_session", **listed)
         account_seq = run_steps(connection, SESSIONS_SQL, append_event(RENAMED, listed, new.by), now)
     has_turn = bool(session["has_turn"])
-    numbers = fetch_all(connection, "take_numbers", arrivals=1, turns=int(has_turn))[0]
+    turns = fetch_all(connection, "next_turn", account_id=new.account_id) if has_turn else []
     stored = fetch_all(
         connection,
         "enqueue_run",
@@ -227,8 +229,8 @@ def _enqueue(connection: sqlite3.Connection, new: NewRun, now: int) -> Enqueued 
         idempotency_key=new.idempotency_key,
         request_digest=new.request_digest,
         input_attachments=to_stored_attachments(new.input_attachments),
-        queue_no=numbers["queue_no"],
-        turn_no=numbers["turn_no"] if has_turn else None,
+        queue_no=fetch_all(connection, "take_queue_no")[0]["queue_no"],
+        turn_no=turns[0]["turn_no"] if turns else None,
         turn_at=now if has_turn else None,
         preferred_worker=session["last_worker_id"] if has_turn else None,
         now=now,

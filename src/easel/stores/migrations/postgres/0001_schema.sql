@@ -109,7 +109,9 @@ create table ended_threads (
   primary key (account_id, session_id)
 );
 
-create sequence run_turns;
+-- Its last value is the last turn that was claimed. A new turn comes after it.
+create sequence claimed_turns;
+select setval('claimed_turns', 1);
 
 create table runs (
   run_id text primary key,
@@ -131,7 +133,8 @@ create table runs (
   batch_no integer not null default 0, batch_seq bigint not null default 0,
   -- The order in which runs arrived.
   queue_no bigint generated always as identity,
-  -- The order in which runs got the turn of their session, and when; null: the run still waits for it.
+  -- The order in which runs are claimed, and when they got the turn of their session; null: the run still
+  -- waits for it. Each account counts its own turns, so that all accounts are served in turn.
   turn_no bigint, turn_at timestamptz,
   -- The worker that may claim the run first, for a moment after turn_at; null means any.
   preferred_worker text,
@@ -152,7 +155,9 @@ create table runs (
 create index runs_status_created_idx on runs(status, created_at);
 create index runs_owner_idx on runs(owner_id);
 -- Runs that can be claimed, in the order of claiming.
-create index runs_claimable_idx on runs(turn_no) where status = 'queued' and turn_no is not null;
+create index runs_claimable_idx on runs(turn_no, queue_no) where status = 'queued' and turn_no is not null;
+-- The turns of an account, of which the next one is made.
+create index runs_turns_idx on runs(account_id, turn_no) where status = 'queued' and turn_no is not null;
 -- Runs that wait for the turn of their session.
 create index runs_waiting_idx on runs(account_id, session_id, queue_no)
   where status = 'queued' and turn_no is null;

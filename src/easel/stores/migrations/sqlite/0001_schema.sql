@@ -90,7 +90,7 @@ create table ended_threads (
   primary key (account_id, session_id)
 ) strict;
 
--- The last numbers that were used: of arrivals and of turns. No number is used twice.
+-- The number of the last arrival, and the last turn that was claimed.
 create table run_counters (
   only_row integer not null primary key default 1 check (only_row = 1),
   queue_no integer not null default 0, turn_no integer not null default 0
@@ -122,7 +122,8 @@ create table runs (
 ) strict;
 create index runs_status_created_idx on runs(status, created_at);
 create index runs_owner_idx on runs(owner_id);
-create index runs_claimable_idx on runs(turn_no) where status = 'queued' and turn_no is not null;
+create index runs_claimable_idx on runs(turn_no, queue_no) where status = 'queued' and turn_no is not null;
+create index runs_turns_idx on runs(account_id, turn_no) where status = 'queued' and turn_no is not null;
 create index runs_waiting_idx on runs(account_id, session_id, queue_no)
   where status = 'queued' and turn_no is null;
 create index runs_held_idx on runs(run_id) where status = 'running';

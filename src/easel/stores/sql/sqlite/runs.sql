@@ -53,10 +53,22 @@ select account_id, artifact_id, :run_id from artifacts
  where account_id = :account_id and artifact_id = :artifact_id and is_stored
 on conflict do nothing;
 
--- name: take_numbers
--- Take the next queue number, the next turn number, or both.
-update run_counters set queue_no = queue_no + :arrivals, turn_no = turn_no + :turns
-returning queue_no, turn_no;
+-- name: take_queue_no
+-- Take the next queue number.
+update run_counters set queue_no = queue_no + 1 returning queue_no;
+
+-- name: next_turn
+-- Return the next turn of an account: after its last run that can be claimed, and after the last turn that was
+-- claimed of any account. The claimed runs have no later turn, so one row is read.
+select 1 + coalesce((select r.turn_no from runs r indexed by runs_turns_idx
+                      where r.account_id = :account_id and r.status = 'queued'
+                        and r.turn_no > (select turn_no from run_counters)
+                      order by r.turn_no desc limit 1),
+                    (select turn_no from run_counters)) as turn_no;
+
+-- name: pass_turns
+-- Store the last turn that was claimed.
+update run_counters set turn_no = max(turn_no, :turn_no);
 
 -- name: enqueue_run
 -- Store a run with its queue number, and with its turn number if it has the turn of its session. RX-31
@@ -162,9 +174,11 @@ returning *;
 (select a.disabled_at is null from accounts a where a.account_id = runs.account_id);
 
 -- name: claim_queued
--- Claim the queued runs with the oldest turns and take the log positions of their opening events. There is
+-- Claim the queued runs with the first turns and take the log positions of their opening events. There is
 -- one writer, so no other worker claims them at the same time. Runs of disabled accounts are skipped. RX-22,
 -- RX-23, RS-60
+-- The runs of an account have a turn each, and accounts have the same turns: of runs with the same turn, the
+-- one that arrived first is claimed first.
 -- A run that prefers another worker is skipped if it got its turn after `prefers_since`, unless the time of
 -- its turn is missing or in the future. SB-12
 update runs
@@ -177,7 +191,7 @@ update runs
                           and turn_at <= :now) is not true
                      and
                      -- include: account_is_active
-                   order by turn_no limit :capacity)
+                   order by turn_no, queue_no limit :capacity)
 returning run_id, attempt, account_id, session_id, input_text, input_attachments, max_attempts,
           last_seq, turn_no,
           (:now - created_at) / 1e6 as queued_seconds, (:now - started_at) / 1e6 as running_seconds,
