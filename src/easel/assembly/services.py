@@ -207,6 +207,7 @@ def build_services(shared: SharedServices, *, random: Callable[[], float] = rand
         canvases=database.canvases,
         max_attempts=settings.max_attempts,
         max_message_bytes=settings.max_message_bytes,
+        max_queued=settings.limits_of_account.queued_runs,
     )
     quota = StreamQuota(settings.max_streams)
     tail_memory = TailMemory(settings.tail_bytes)

@@ -21,6 +21,8 @@ from easel.host.runs.worker import RunWorker, WorkerLimits
 from easel.host.sweeps import shared_periodic
 from easel.ids import new_worker_id
 
+GIVE_SLOTS_SECONDS = 10.0
+
 
 def sweeps(shared: SharedServices, retention_seconds: float) -> list[Periodic]:
     """Return the sweeps, each of which one worker does for all."""
@@ -109,6 +111,7 @@ def build_worker(shared: SharedServices) -> RunWorker:
                 EXPIRE_SECONDS,
                 partial(end_expired_follows, database.orders, database.notifier),
             ),
+            Periodic("runs.give_slots", GIVE_SLOTS_SECONDS, database.runs.give_slots),
             *shared.leases.periodics(),
             shared.nodes.periodic(),
             shared.incoming_calls.periodic(),

@@ -50,6 +50,7 @@ class NewRun:
     title: str | None = None  # set if the session has no title
     input_attachments: tuple[Marker, ...] = ()
     by: Provenance = BY_HOST  # who starts the run
+    max_queued: int = 0  # refuse the run if its account has so many queued runs already; 0: do not count them
 
 
 @dataclass(frozen=True, slots=True)

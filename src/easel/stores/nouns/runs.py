@@ -10,6 +10,8 @@ from easel.ids import AccountId, RunId, SessionId, WorkerId
 from easel.stores.nouns.turns import SqlTurns
 from easel.stores.rows.runs import list_statement, to_events, to_run
 
+QUEUE_RETRY_SECONDS = 5  # after which an account with too many queued runs may try again
+
 
 class SqlRuns(SqlTurns):
     async def get(self, account_id: AccountId, run_id: RunId) -> Run | None:

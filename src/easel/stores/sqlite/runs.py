@@ -16,10 +16,10 @@ from easel.core.session.events import CREATED, RENAMED
 from easel.core.session.message import Message
 from easel.core.stream.envelope import Envelope
 from easel.core.stream.json_text import to_json
-from easel.errors import IdempotencyConflict, Unavailable
+from easel.errors import IdempotencyConflict, TooMany, Unavailable
 from easel.ids import AccountId, CanvasId, RunId, WorkerId
 from easel.stores import named_sql
-from easel.stores.nouns.runs import SqlRuns
+from easel.stores.nouns.runs import QUEUE_RETRY_SECONDS, SqlRuns
 from easel.stores.nouns.sessions import append_event
 from easel.stores.rows.runs import (
     OUTSIDE_THREAD,
@@ -51,13 +51,16 @@ PRUNE_BATCH_SIZE = 500  # runs per call of `prune`
 
 
 class SqliteRuns(SqlRuns):
-    def __init__(self, database: "SqliteDatabase") -> None:
+    def __init__(self, database: "SqliteDatabase", max_account_runs: int = 0) -> None:
         super().__init__(SqliteStatements(database, "runs", "turns"))
         self._database = database
+        self._max_runs = max_account_runs
 
     async def enqueue(self, new: NewRun) -> Enqueued:
         for _ in range(MAX_ENQUEUE_ATTEMPTS):
-            enqueued = await self._database.write(lambda connection: _enqueue(connection, new, self._now()))
+            enqueued = await self._database.write(
+                lambda connection: _enqueue(connection, new, self._max_runs, self._now())
+            )
             if enqueued is not None:
                 return enqueued
             await self._database.deletions.finish_session(new.account_id, new.session_id)
@@ -72,7 +75,7 @@ class SqliteRuns(SqlRuns):
     ) -> CancelAnswer | None:
         return await self._database.write(
             lambda connection: _request_cancel(
-                connection, account_id, run_id, Closing(closing, answer), self._now()
+                connection, account_id, run_id, Closing(closing, answer, self._max_runs), self._now()
             )
         )
 
@@ -172,8 +175,20 @@ class SqliteRuns(SqlRuns):
                 self._now(),
                 self._database.lease_clock(),
                 max_versions=self._database.documents.max_versions,
+                max_runs=self._max_runs,
             )
         )
+
+    async def give_slots(self) -> int:
+        accounts = [row["account_id"] for row in await self._sql.rows("accounts_without_slots")]
+
+        def work(connection: sqlite3.Connection) -> int:
+            now = self._now()
+            return sum(
+                run_log.give_slots(connection, account_id, self._max_runs, now) for account_id in accounts
+            )
+
+        return await self._database.write(work) if accounts else 0
 
     async def prune(self, older_than_seconds: float) -> list[RunId]:
         before = self._now() - microseconds(older_than_seconds)
@@ -194,7 +209,7 @@ class SqliteRuns(SqlRuns):
         return {"lease_now": lease_now, "until": lease_now + microseconds(seconds)}
 
 
-def _enqueue(connection: sqlite3.Connection, new: NewRun, now: int) -> Enqueued | None:
+def _enqueue(connection: sqlite3.Connection, new: NewRun, max_runs: int, now: int) -> Enqueued | None:
     """Store a run and its message. Returns None if the session is deleted and not purged yet."""
     if new.idempotency_key is not None:
         earlier = fetch_one(
@@ -205,6 +220,7 @@ def _enqueue(connection: sqlite3.Connection, new: NewRun, now: int) -> Enqueued 
                 raise IdempotencyConflict(what="idempotency key", key=new.idempotency_key)
             return Enqueued(to_run(earlier), is_new=False)
         fetch_all(connection, "release_key", account_id=new.account_id, idempotency_key=new.idempotency_key)
+    queued_count = _count_queued(connection, new) if new.max_queued else None
     key = run_key(new)
     question = new.question
     spoken = len(question.deltas) + 1 if question else 0
@@ -220,7 +236,8 @@ def _enqueue(connection: sqlite3.Connection, new: NewRun, now: int) -> Enqueued 
         fetch_all(connection, "title_session", **listed)
         account_seq = run_steps(connection, SESSIONS_SQL, append_event(RENAMED, listed, new.by), now)
     has_turn = bool(session["has_turn"])
-    turns = fetch_all(connection, "next_turn", account_id=new.account_id) if has_turn else []
+    is_ready = has_turn and not max_runs
+    turns = fetch_all(connection, "next_turn", account_id=new.account_id) if is_ready else []
     stored = fetch_all(
         connection,
         "enqueue_run",
@@ -231,14 +248,23 @@ def _enqueue(connection: sqlite3.Connection, new: NewRun, now: int) -> Enqueued 
         input_attachments=to_stored_attachments(new.input_attachments),
         queue_no=fetch_all(connection, "take_queue_no")[0]["queue_no"],
         turn_no=turns[0]["turn_no"] if turns else None,
-        turn_at=now if has_turn else None,
-        preferred_worker=session["last_worker_id"] if has_turn else None,
+        turn_at=now if is_ready else None,
+        preferred_worker=session["last_worker_id"] if is_ready else None,
+        waits_for_slot=int(has_turn and not is_ready),
         now=now,
         **key,
     )
+    if max_runs:
+        run_log.give_slots(connection, new.account_id, max_runs, now)
     prefers: WorkerId | None = stored[0]["preferred_worker"]
     if question is None:
-        return Enqueued(to_run(stored[0]), is_new=True, prefers=prefers, account_seq=account_seq)
+        return Enqueued(
+            to_run(stored[0]),
+            is_new=True,
+            prefers=prefers,
+            account_seq=account_seq,
+            queued_count=queued_count,
+        )
     preempt = preempt_leases(new.account_id, new.session_id, of_run=None, by_run=new.run_id, reason="message")
     preempted = run_steps(connection, DOCUMENTS_SQL, preempt, now)
     thread_seq: int = session["last_thread_seq"]
@@ -252,14 +278,25 @@ def _enqueue(connection: sqlite3.Connection, new: NewRun, now: int) -> Enqueued 
         prefers=prefers,
         preempted=preempted,
         account_seq=account_seq,
+        queued_count=queued_count,
     )
 
 
+def _count_queued(connection: sqlite3.Connection, new: NewRun) -> int:
+    """Return how many queued runs the account has with this one. Raises `TooMany` if they are too many."""
+    [row] = fetch_all(connection, "count_queued", account_id=new.account_id, limit=new.max_queued)
+    if row["queued"] >= new.max_queued:
+        raise TooMany.of_account("queued_runs", new.max_queued, QUEUE_RETRY_SECONDS)
+    return row["queued"] + 1
+
+
 class Closing(NamedTuple):
-    """The last events of a run that is cancelled while queued, and its message in the thread."""
+    """The last events of a run that is cancelled while queued, its message in the thread, and the limit of
+    runs of its account."""
 
     events: Sequence[Envelope] | None
     answer: Message | None
+    max_runs: int
 
 
 def _request_cancel(
@@ -287,7 +324,7 @@ def _request_cancel(
         if thread_seq is not None:
             run_log.add_message(connection, run, closing.answer, thread_seq, now, status=cancelled.status)
             run_log.add_references(connection, run, closing.answer.refers_to)
-    passed = run_log.pass_turn(connection, cancelled, now)
+    passed = run_log.pass_turn(connection, cancelled, closing.max_runs, now)
     return CancelAnswer(
         cancelled,
         changed=True,

@@ -138,6 +138,8 @@ create table runs (
   turn_no bigint, turn_at timestamptz,
   -- The worker that may claim the run first, for a moment after turn_at; null means any.
   preferred_worker text,
+  -- Whether the run has the turn of its session, and waits until its account executes fewer runs.
+  waits_for_slot boolean not null default false,
   -- The digest detects a key that is reused for another request.
   idempotency_key text, request_digest text,
   foreign key (account_id, session_id) references sessions(account_id, session_id) on delete cascade,
@@ -161,6 +163,8 @@ create index runs_turns_idx on runs(account_id, turn_no) where status = 'queued'
 -- Runs that wait for the turn of their session.
 create index runs_waiting_idx on runs(account_id, session_id, queue_no)
   where status = 'queued' and turn_no is null;
+-- Runs that wait until their account executes fewer runs. Empty without such a limit.
+create index runs_slotless_idx on runs(account_id, queue_no) where waits_for_slot and status = 'queued';
 -- Running runs, which are few. Without lease_until, so that a renewal writes no index.
 create index runs_held_idx on runs(run_id) where status = 'running';
 create index runs_listing_idx on runs(account_id, queue_no desc);
@@ -671,6 +675,58 @@ begin
   select json_build_array(json_build_array(to_account, 'account', to_account, next_seq, next_seq))
     from account_orders where account_id = to_account and followed_until is not null;
   return next_seq;
+end $$;
+
+-- Give turns to the runs of an account that wait for a slot, until `max_runs` runs of the account have a turn
+-- and have not ended; 0: no limit. Returns how many got one.
+-- A function, because it is called by the statement that enqueues a run: what it reads after it has locked the
+-- account includes what was committed before. It skips a run that is just being cancelled, for which it is
+-- called again.
+create function give_slots(for_account text, max_runs integer) returns integer language plpgsql as $$
+declare
+  free integer := 1000;
+  given integer;
+begin
+  perform from accounts where account_id = for_account for no key update;
+  if max_runs > 0 then
+    select max_runs - count(*) into free
+      from (select from runs where account_id = for_account and turn_no is not null
+               and status in ('queued', 'running') limit max_runs) used;
+  end if;
+  if free = 0 then
+    return 0;
+  end if;
+  with next as (
+    select run_id from runs
+     where account_id = for_account and waits_for_slot and status = 'queued'
+     order by queue_no limit free for update skip locked
+  ), turns as (
+    select run_id, row_number() over (order by run_id)
+             + greatest((select pg_sequence_last_value('claimed_turns')),
+                        (select r.turn_no from runs r
+                          where r.account_id = for_account and r.status = 'queued'
+                            and r.turn_no > (select pg_sequence_last_value('claimed_turns'))
+                          order by r.turn_no desc limit 1)) as turn_no
+      from next
+  )
+  update runs r set turn_no = t.turn_no, turn_at = clock_timestamp(), waits_for_slot = false,
+                    preferred_worker = null
+    from turns t where r.run_id = t.run_id;
+  get diagnostics given = row_count;
+  return given;
+end $$;
+
+-- Return how many queued runs an account has; fail if they are more than `max_queued`.
+create function count_queued(for_account text, max_queued integer) returns integer language plpgsql as $$
+declare
+  counted integer;
+begin
+  select count(*) into counted
+    from (select from runs where account_id = for_account and status = 'queued' limit max_queued + 1) queued;
+  if counted > max_queued then
+    raise exception 'queued_runs';
+  end if;
+  return counted;
 end $$;
 
 -- Pin statistics whose real values can lead to a plan that reads a whole log or a whole table. Trimmed logs

@@ -109,6 +109,7 @@ create table runs (
   oldest_seq integer not null default 1, last_seq integer not null default 0,
   batch_no integer not null default 0, batch_seq integer not null default 0,
   queue_no integer not null, turn_no integer, turn_at integer, preferred_worker text,
+  waits_for_slot integer not null default 0,
   idempotency_key text, request_digest text,
   foreign key (account_id, session_id) references sessions(account_id, session_id) on delete cascade,
   constraint status_is_known check (status in ('queued', 'running', 'completed', 'failed', 'cancelled')),
@@ -126,6 +127,7 @@ create index runs_claimable_idx on runs(turn_no, queue_no) where status = 'queue
 create index runs_turns_idx on runs(account_id, turn_no) where status = 'queued' and turn_no is not null;
 create index runs_waiting_idx on runs(account_id, session_id, queue_no)
   where status = 'queued' and turn_no is null;
+create index runs_slotless_idx on runs(account_id, queue_no) where waits_for_slot and status = 'queued';
 create index runs_held_idx on runs(run_id) where status = 'running';
 create index runs_listing_idx on runs(account_id, queue_no desc);
 create index runs_status_listing_idx on runs(account_id, status, queue_no desc);

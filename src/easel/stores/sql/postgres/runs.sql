@@ -23,6 +23,8 @@ greatest((select pg_sequence_last_value('claimed_turns')),
 -- A long message has deltas, which precede it in the thread. Their `seq` is 0 or less, before the run's log,
 -- so that only the thread shows them.
 -- The message ends the leases of the session's runs. CT-18
+-- If an account may execute only `max_runs` runs at once, the run waits for a slot, and `give_slots` gives it
+-- one if there is one. `count_queued` fails if the account has more than `max_queued` queued runs.
 -- If this creates or titles the session, it appends to the log of the account. The title was missing if it is
 -- missing in the statement's snapshot, which is read only if the title is now that of this run.
 with ended as (
@@ -56,12 +58,12 @@ with ended as (
 ), queued as (
   insert into runs (run_id, account_id, session_id, status, input_text, max_attempts, idempotency_key,
                     request_digest, input_attachments,
-                    turn_no, turn_at, preferred_worker)
+                    turn_no, turn_at, preferred_worker, waits_for_slot)
   select :run_id, :account_id, :session_id, 'queued', :input_text, :max_attempts, :idempotency_key,
          :request_digest, :input_attachments::text::jsonb,
-         case when has_turn then turns.last_turn + 1 end, case when has_turn then clock_timestamp() end,
-         case when has_turn then last_worker_id end
-    from place cross join turns
+         case when is_ready then turns.last_turn + 1 end, case when is_ready then clock_timestamp() end,
+         case when is_ready then last_worker_id end, has_turn and not is_ready
+    from place cross join turns cross join lateral (select has_turn and :max_runs::int = 0 as is_ready) r
   returning *
 ), asked as (
   insert into messages (message_id, account_id, session_id, run_id, role, content, thread_seq, payload)
@@ -85,7 +87,9 @@ select queued.*, place.last_thread_seq as thread_seq,
        case when :message_id is not null
             then end_leases(:account_id, :session_id, null, :run_id, :ended_lease::text) end as preempted,
        case when event_type is not null
-            then append_account_event(:account_id, event_type, :session_event::text) end as account_seq
+            then append_account_event(:account_id, event_type, :session_event::text) end as account_seq,
+       case when :max_runs > 0 then give_slots(:account_id, :max_runs) end as given,
+       case when :max_queued::int > 0 then count_queued(:account_id, :max_queued) end as queued_count
   from queued, place;
 
 -- name: run_by_key
@@ -476,7 +480,7 @@ select batch_seq as last_seq, cancel_requested_at is not null as cancel_requeste
 -- name: pass_turn
 -- Pass the turn of each ended run to the oldest waiting run of its session, if there is one. Also stores the
 -- end of the thread and the worker of the ended run, so that the session row is updated once. Requires the
--- locks of the sessions.
+-- locks of the sessions. If an account may execute only `max_runs` runs at once, the next run waits for a slot.
 with ended as (
   select * from unnest(:account_ids::text[], :session_ids::text[], :run_ids::text[], :thread_seqs::bigint[],
                        :worker_ids::text[])
@@ -504,9 +508,25 @@ with ended as (
     from passed join turns using (account_id) where active_run_id is not null
 )
 update runs r
-   set turn_no = given.turn_no, turn_at = clock_timestamp(), preferred_worker = given.last_worker_id
+   set turn_no = case when :max_runs::int = 0 then given.turn_no end, turn_at = clock_timestamp(),
+       preferred_worker = given.last_worker_id, waits_for_slot = :max_runs > 0
   from given where r.run_id = given.run_id and r.turn_no is null
 returning r.account_id, r.session_id, r.preferred_worker;
+
+-- name: give_slots
+-- Give the free slots of an account, of `max_runs`, to the runs that wait for one. 0: all get one.
+select give_slots(:account_id, :max_runs) as given;
+
+-- name: accounts_without_slots
+-- List the accounts of which a run waits for a slot. Reads one row per account.
+with recursive waiting (account_id) as (
+  select (select min(account_id) from runs where waits_for_slot and status = 'queued')
+  union all
+  select (select min(r.account_id) from runs r
+           where r.waits_for_slot and r.status = 'queued' and r.account_id > waiting.account_id)
+    from waiting where waiting.account_id is not null
+)
+select account_id from waiting where account_id is not null;
 
 -- name: release_claim
 -- Return a claimed run to its place in the queue, where any worker can claim it. The attempt does not count:

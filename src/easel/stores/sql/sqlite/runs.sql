@@ -74,10 +74,10 @@ update run_counters set turn_no = max(turn_no, :turn_no);
 -- Store a run with its queue number, and with its turn number if it has the turn of its session. RX-31
 insert into runs (run_id, account_id, session_id, status, input_text, created_at, max_attempts,
                   idempotency_key, request_digest, input_attachments,
-                  queue_no, turn_no, turn_at, preferred_worker)
+                  queue_no, turn_no, turn_at, preferred_worker, waits_for_slot)
 values (:run_id, :account_id, :session_id, 'queued', :input_text, :now, :max_attempts, :idempotency_key,
         :request_digest, :input_attachments,
-        :queue_no, :turn_no, :turn_at, :preferred_worker)
+        :queue_no, :turn_no, :turn_at, :preferred_worker, :waits_for_slot)
 returning *;
 
 -- name: run_by_key
@@ -295,8 +295,42 @@ returning active_run_id, last_worker_id;
 -- name: give_turn
 -- Give the turn of a session to a run, so that it can be claimed. The run prefers the last worker of the
 -- session. SB-12
-update runs set turn_no = :turn_no, turn_at = :now, preferred_worker = :preferred_worker
+update runs
+   set turn_no = :turn_no, turn_at = :now, preferred_worker = :preferred_worker, waits_for_slot = 0
  where run_id = :run_id;
+
+-- name: wait_for_slot
+-- Let the run that has the turn of its session wait until its account executes fewer runs.
+update runs set waits_for_slot = 1 where run_id = :run_id;
+
+-- name: count_slots
+-- Count the runs of an account that have a turn and have not ended, up to `limit`.
+select count(*) as used
+  from (select 1 from runs indexed by one_turn_per_session
+         where account_id = :account_id and turn_no is not null and status in ('queued', 'running')
+         limit :limit);
+
+-- name: list_slotless
+-- List runs of an account that wait until it executes fewer runs, in the order of their arrival.
+select run_id from runs indexed by runs_slotless_idx
+ where account_id = :account_id and waits_for_slot and status = 'queued' order by queue_no limit :limit;
+
+-- name: accounts_without_slots
+-- List the accounts of which a run waits for a slot. Reads one row per account.
+with recursive waiting (account_id) as (
+  select (select min(account_id) from runs where waits_for_slot and status = 'queued')
+  union all
+  select (select min(r.account_id) from runs r
+           where r.waits_for_slot and r.status = 'queued' and r.account_id > waiting.account_id)
+    from waiting where waiting.account_id is not null
+)
+select account_id from waiting where account_id is not null;
+
+-- name: count_queued
+-- Count the queued runs of an account, up to `limit`.
+select count(*) as queued
+  from (select 1 from runs indexed by runs_status_listing_idx
+         where account_id = :account_id and status = 'queued' limit :limit);
 
 -- name: release_claim
 -- Return a claimed run to its place in the queue, where any worker can claim it. The attempt does not count:

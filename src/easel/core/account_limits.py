@@ -1,0 +1,46 @@
+"""The limits of one account, over all instances together, and their text in EASEL_ACCOUNT_LIMITS."""
+
+from dataclasses import dataclass, fields
+
+from easel.core.validation import find_nearest
+from easel.errors import BadInput
+
+MAX_LIMIT = 10**12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AccountLimits:
+    """What one account may use; 0: no limit."""
+
+    requests_per_second: int = 2_000  # over HTTP and WebSockets
+    token_requests_per_second: int = 2_000  # of these, with one of its tokens
+    streams: int = 10_000  # open ones
+    actions: int = 1_000  # canvas actions that run at once
+    runs: int = 0  # that are executed at once; further ones wait
+    queued_runs: int = 20_000  # that wait for a worker, for their session or for other runs of the account
+    stored_mb: int = 0  # artifacts
+    model_tokens_per_day: int = 0  # in and out, of a UTC day
+
+
+def describe_defaults() -> str:
+    return ", ".join(f"{field.name}={field.default}" for field in fields(AccountLimits))
+
+
+def parse_limits(text: str) -> AccountLimits:
+    """Return the limits of a text such as `runs=8,stored_mb=1000`; the others have their defaults.
+
+    Raises `BadInput`.
+    """
+    names = [field.name for field in fields(AccountLimits)]
+    limits: dict[str, int] = {}
+    for part in filter(None, map(str.strip, text.split(","))):
+        name, _, value = (piece.strip() for piece in part.partition("="))
+        if name not in names:
+            advice = f"; did you mean {nearest}?" if (nearest := find_nearest(name, names)) else "."
+            raise BadInput(problem=f"{name!r} is not a limit of accounts{advice}")
+        if name in limits:
+            raise BadInput(problem=f"{name} is given twice.")
+        if not (value.isascii() and value.isdigit()) or len(value) > len(str(MAX_LIMIT)):
+            raise BadInput(problem=f"{name} must be a whole number from 0 to {MAX_LIMIT}, not {value!r}.")
+        limits[name] = int(value)
+    return AccountLimits(**limits)
