@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from easel.core.account_limits import Counts
+from easel.core.artifact.artifact import NewArtifact
 from easel.core.run.batch import QueueDepth
 from easel.core.run.status import Status
 from easel.errors import TooMany
-from easel.ids import OWNER
+from easel.ids import OWNER, ArtifactId
 from easel.stores.postgres import open_postgres
 from easel.stores.postgres.runs import PostgresRuns
 from easel.stores.sqlite.runs import SqliteRuns
@@ -31,6 +34,7 @@ from tests.stores.harness import (
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from easel.core.artifact.artifact import Artifact
     from easel.core.run.run import Claim, NewRun
     from easel.ids import AccountId
 
@@ -164,8 +168,7 @@ async def test_queued_runs_of_an_account_are_refused_at_its_limit_and_change_not
     runs, other = store.runs, await store.add_user("other")
 
     def limited_run(session: str, account: AccountId = OWNER, key: str | None = None) -> NewRun:
-        new = new_run(session, user=account, key=key, digest="d")
-        return type(new)(**{**{name: getattr(new, name) for name in new.__slots__}, "max_queued": 2})
+        return replace(new_run(session, user=account, key=key, digest="d"), max_queued=2)
 
     assert (await runs.enqueue(limited_run("a", key="k"))).queued_count == 1
     assert (await runs.enqueue(limited_run("a"))).queued_count == 2, "also those that wait for their session"
@@ -179,3 +182,80 @@ async def test_queued_runs_of_an_account_are_refused_at_its_limit_and_change_not
     assert (await runs.enqueue(new_run("b"))).queued_count is None, "without a limit nothing is counted"
     await claim(runs)
     assert (await runs.enqueue(limited_run("c"))).queued_count == 2
+
+
+# --- counts of instances ------------------------------------------------------------------------------------
+
+
+async def test_instances_read_the_counts_of_each_other_and_not_their_own(store: Store):
+    usage = store.database.usage
+    assert await usage.exchange("one", {"anna": Counts(10, 2, 1), "ben": Counts(1)}, 60) == {}
+    assert await usage.exchange("two", {"anna": Counts(5, 1, 0)}, 60) == {"anna": Counts(10, 2, 1)}
+    assert await usage.exchange("three", {"anna": Counts(), "ben": Counts()}, 60) == {
+        "anna": Counts(15, 3, 1),
+        "ben": Counts(1),
+    }
+    assert await usage.exchange("one", {"anna": Counts(12, 0, 0)}, 60) == {"anna": Counts(5, 1, 0)}
+    assert await usage.exchange("two", {"anna": Counts(5, 1, 0)}, 60) == {"anna": Counts(12, 0, 0)}
+
+
+async def test_counts_that_no_instance_renews_expire_and_are_deleted(store: Store):
+    usage = store.database.usage
+    await usage.exchange("stopped", {"anna": Counts(10, 2, 1)}, 0)
+    assert await usage.exchange("one", {"anna": Counts()}, 60) == {}
+    await usage.delete_expired()
+    assert [row["instance_id"] for row in await store.sql("select instance_id from usage_counts")] == ["one"]
+
+
+# --- totals -------------------------------------------------------------------------------------------------
+
+SIZES = {f"art_{name * 64}": size for name, size in (("a", 100), ("b", 20), ("c", 3))}
+
+
+async def stored_bytes(store: Store, account: AccountId = OWNER) -> int:
+    [row] = await store.sql("select coalesce(sum(size), 0) as size from artifacts where is_stored"
+                            f"{'' if store.kind == 'postgres' else ' = 1'} and account_id = '{account}'")  # fmt: skip
+    total = (await store.database.usage.totals(account, "2026-01-01")).stored_bytes
+    assert total == row["size"]
+    return total
+
+
+async def test_stored_bytes_are_those_of_the_stored_artifacts_after_every_statement(store: Store):
+    artifacts, other = store.database.artifacts, await store.add_user("other")
+    new = [NewArtifact(ArtifactId(name), size, "text/plain", f"key{size}") for name, size in SIZES.items()]
+    claimed = await artifacts.claim(OWNER, new)
+    assert await stored_bytes(store) == 0
+    await artifacts.mark_stored(OWNER, claimed[:2])
+    await artifacts.mark_stored(OWNER, claimed[:2])
+    assert await stored_bytes(store) == sum(one.size for one in claimed[:2])
+    upload = ArtifactId("new_upload")
+    for _ in range(2):  # the content exists the second time
+        await artifacts.claim(OWNER, [NewArtifact(upload, 0, "text/plain", "upload")])
+        await artifacts.complete_upload(
+            OWNER, upload, replace(claimed_as_new(claimed[2]), blob_key="up"), None
+        )
+    assert await stored_bytes(store) == 123
+    await artifacts.claim(other, [replace(one, blob_key=f"their {one.blob_key}") for one in new])
+    assert await stored_bytes(store, other) == 0
+    swept = await artifacts.delete_orphans([(OWNER, claimed[0].artifact_id)], -60)
+    assert len(swept) == 1
+    assert await stored_bytes(store) == 123 - claimed[0].size
+    await store.sql("delete from artifacts")
+    assert await stored_bytes(store) == 0
+
+
+def claimed_as_new(artifact: Artifact) -> NewArtifact:
+    return NewArtifact(artifact.artifact_id, artifact.size, artifact.media_type, artifact.blob_key)
+
+
+async def test_model_tokens_are_counted_per_account_and_day(store: Store):
+    usage, other = store.database.usage, await store.add_user("other")
+    await usage.add_model_tokens(OWNER, "2026-01-01", 10)
+    await usage.add_model_tokens(OWNER, "2026-01-01", 5)
+    await usage.add_model_tokens(other, "2026-01-01", 1)
+    assert (await usage.totals(OWNER, "2026-01-01")).model_tokens == 15
+    assert (await usage.totals(OWNER, "2026-01-02")).model_tokens == 0
+    await usage.add_model_tokens(OWNER, "2026-01-02", 7)
+    assert (await usage.totals(OWNER, "2026-01-02")).model_tokens == 7
+    await usage.add_model_tokens(OWNER, "2026-01-01", 2)  # of an instance whose clock is late
+    assert (await usage.totals(OWNER, "2026-01-02")).model_tokens == 9

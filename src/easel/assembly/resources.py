@@ -14,6 +14,7 @@ from easel.assembly.storage import migrated_database, open_blobs
 from easel.host.artifacts.artifacts import Artifacts
 from easel.host.audit.audit import Audit
 from easel.host.ports import BlobStore
+from easel.host.usage import AccountBudget
 from easel.settings import Settings
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ async def open_resources(settings: Settings) -> AsyncGenerator[Resources]:
             blobs,
             max_bytes=settings.max_artifact_bytes,
             grace_seconds=settings.artifact_days * 86_400,
+            budget=AccountBudget(settings.limits_of_account, database.usage),
         )
         try:
             yield Resources(settings, database, blobs, artifacts, audit, signing_key)

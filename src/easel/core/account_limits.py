@@ -1,6 +1,7 @@
 """The limits of one account, over all instances together, and their text in EASEL_ACCOUNT_LIMITS."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from typing import Literal
 
 from easel.core.validation import find_nearest
 from easel.errors import BadInput
@@ -20,6 +21,29 @@ class AccountLimits:
     queued_runs: int = 20_000  # that wait for a worker, for their session or for other runs of the account
     stored_mb: int = 0  # artifacts
     model_tokens_per_day: int = 0  # in and out, of a UTC day
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What instances count of one account or token."""
+
+    requests: int = 0  # since they began to count
+    streams: int = 0  # open
+    actions: int = 0  # running
+
+    def of(self, kind: Literal["requests", "streams", "actions"]) -> int:
+        return getattr(self, kind)
+
+    def add(self, kind: Literal["requests", "streams", "actions"], change: int) -> "Counts":
+        return replace(self, **{kind: self.of(kind) + change})
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """What one account has stored, and used on one day."""
+
+    stored_bytes: int
+    model_tokens: int
 
 
 def describe_defaults() -> str:

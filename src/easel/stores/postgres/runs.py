@@ -301,12 +301,11 @@ class PostgresRuns(SqlRuns):
         return {(run.account_id, run.session_id): None for run in ended if given[run.account_id]}
 
     async def give_slots(self) -> int:
-        rows = await self._sql.rows("accounts_without_slots")
-        given = [
-            await self._sql.rows("give_slots", account_id=row["account_id"], max_runs=self._max_runs)
-            for row in rows
-        ]
-        return sum(row["given"] for [row] in given)
+        given = 0
+        async for account_id in self._slotless_accounts():
+            [row] = await self._sql.rows("give_slots", account_id=account_id, max_runs=self._max_runs)
+            given += row["given"]
+        return given
 
     async def _first_answer(self, batch: Batch) -> Appended | None:
         claim = batch.claim

@@ -180,15 +180,14 @@ class SqliteRuns(SqlRuns):
         )
 
     async def give_slots(self) -> int:
-        accounts = [row["account_id"] for row in await self._sql.rows("accounts_without_slots")]
-
-        def work(connection: sqlite3.Connection) -> int:
-            now = self._now()
-            return sum(
-                run_log.give_slots(connection, account_id, self._max_runs, now) for account_id in accounts
+        given = 0
+        async for account_id in self._slotless_accounts():
+            given += await self._database.write(
+                lambda connection, of=account_id: run_log.give_slots(
+                    connection, of, self._max_runs, self._now()
+                )
             )
-
-        return await self._database.write(work) if accounts else 0
+        return given
 
     async def prune(self, older_than_seconds: float) -> list[RunId]:
         before = self._now() - microseconds(older_than_seconds)

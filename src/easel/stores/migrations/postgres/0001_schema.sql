@@ -508,6 +508,44 @@ create index artifact_refs_of_run_idx on artifact_refs(run_id) where run_id is n
 create index artifact_refs_mentioned_idx on artifact_refs(account_id, canvas_id, mentioned_seq)
   where canvas_id is not null;
 
+-- What each account has stored and used: the bytes of its stored artifacts, and the model tokens of a UTC day.
+create table account_totals (
+  account_id text primary key references accounts(account_id) on delete cascade,
+  stored_bytes bigint not null default 0,
+  token_day text not null default '', model_tokens bigint not null default 0
+) with (fillfactor = 50);
+-- A trigger, so that every statement that stores or deletes artifacts is counted.
+create function count_stored_bytes() returns trigger language plpgsql as $$
+declare
+  change bigint := 0;
+begin
+  if tg_op <> 'INSERT' and old.is_stored then
+    change := change - old.size;
+  end if;
+  if tg_op <> 'DELETE' and new.is_stored then
+    change := change + new.size;
+  end if;
+  if change > 0 then
+    insert into account_totals (account_id, stored_bytes) values (new.account_id, change)
+    on conflict (account_id) do update set stored_bytes = account_totals.stored_bytes + excluded.stored_bytes;
+  elsif change < 0 then
+    update account_totals set stored_bytes = stored_bytes + change where account_id = old.account_id;
+  end if;
+  return null;
+end $$;
+create trigger stored_bytes_are_counted after insert or delete or update of is_stored, size on artifacts
+  for each row execute function count_stored_bytes();
+
+-- What each instance counts now of each account or token in use: the requests since the row was made, and the
+-- open streams and running actions. A row expires soon after its last use. Nothing is lost with them, so they
+-- are not logged.
+create unlogged table usage_counts (
+  subject text not null, instance_id text not null,
+  requests bigint not null, streams integer not null, actions integer not null,
+  expires_at timestamptz not null,
+  primary key (subject, instance_id)
+) with (fillfactor = 50);
+
 -- Connected machines, on any instance, and their tools. A row expires if the instance of the connection
 -- crashes.
 create table nodes (

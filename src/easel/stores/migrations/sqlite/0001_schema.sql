@@ -385,6 +385,32 @@ create index artifact_refs_of_run_idx on artifact_refs(run_id) where run_id is n
 create index artifact_refs_mentioned_idx on artifact_refs(account_id, canvas_id, mentioned_seq)
   where canvas_id is not null;
 
+create table account_totals (
+  account_id text not null primary key references accounts(account_id) on delete cascade,
+  stored_bytes integer not null default 0,
+  token_day text not null default '', model_tokens integer not null default 0
+) strict, without rowid;
+create trigger artifact_added after insert on artifacts when new.is_stored begin
+  insert into account_totals (account_id, stored_bytes) values (new.account_id, new.size)
+  on conflict (account_id) do update set stored_bytes = stored_bytes + excluded.stored_bytes;
+end;
+create trigger artifact_changed after update of is_stored, size on artifacts
+  when new.is_stored * new.size <> old.is_stored * old.size begin
+  insert into account_totals (account_id, stored_bytes)
+  values (new.account_id, new.is_stored * new.size - old.is_stored * old.size)
+  on conflict (account_id) do update set stored_bytes = stored_bytes + excluded.stored_bytes;
+end;
+create trigger artifact_removed after delete on artifacts when old.is_stored begin
+  update account_totals set stored_bytes = stored_bytes - old.size where account_id = old.account_id;
+end;
+
+create table usage_counts (
+  subject text not null, instance_id text not null,
+  requests integer not null, streams integer not null, actions integer not null,
+  expires_at integer not null,
+  primary key (subject, instance_id)
+) strict, without rowid;
+
 create table nodes (
   account_id text not null references accounts(account_id) on delete cascade,
   node_id text not null,

@@ -517,16 +517,10 @@ returning r.account_id, r.session_id, r.preferred_worker;
 -- Give the free slots of an account, of `max_runs`, to the runs that wait for one. 0: all get one.
 select give_slots(:account_id, :max_runs) as given;
 
--- name: accounts_without_slots
--- List the accounts of which a run waits for a slot. Reads one row per account.
-with recursive waiting (account_id) as (
-  select (select min(account_id) from runs where waits_for_slot and status = 'queued')
-  union all
-  select (select min(r.account_id) from runs r
-           where r.waits_for_slot and r.status = 'queued' and r.account_id > waiting.account_id)
-    from waiting where waiting.account_id is not null
-)
-select account_id from waiting where account_id is not null;
+-- name: next_slotless_account
+-- Return the next account of which a run waits for a slot.
+select min(account_id) as account_id from runs
+ where waits_for_slot and status = 'queued' and account_id > :after_account;
 
 -- name: release_claim
 -- Return a claimed run to its place in the queue, where any worker can claim it. The attempt does not count:

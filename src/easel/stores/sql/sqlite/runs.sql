@@ -315,16 +315,10 @@ select count(*) as used
 select run_id from runs indexed by runs_slotless_idx
  where account_id = :account_id and waits_for_slot and status = 'queued' order by queue_no limit :limit;
 
--- name: accounts_without_slots
--- List the accounts of which a run waits for a slot. Reads one row per account.
-with recursive waiting (account_id) as (
-  select (select min(account_id) from runs where waits_for_slot and status = 'queued')
-  union all
-  select (select min(r.account_id) from runs r
-           where r.waits_for_slot and r.status = 'queued' and r.account_id > waiting.account_id)
-    from waiting where waiting.account_id is not null
-)
-select account_id from waiting where account_id is not null;
+-- name: next_slotless_account
+-- Return the next account of which a run waits for a slot.
+select min(account_id) as account_id from runs
+ where waits_for_slot and status = 'queued' and account_id > :after_account;
 
 -- name: count_queued
 -- Count the queued runs of an account, up to `limit`.
