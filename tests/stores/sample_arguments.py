@@ -229,6 +229,7 @@ SAMPLES: dict[str, tuple[Any, ...]] = {
     "turn_at": (SOON,),
     "turn_no": (None,),
     "waits_for_slot": (0,),
+    "is_ready": (1,),
     "unheard": (True,),
     "until": (SOON,),
     "unwatched": (True, False),

@@ -36,7 +36,7 @@ EXCEPTIONS = {
             renew_claims repeated_batch requested_cancels
     """,
     "by the id of a run, whose account was compared in this statement, its transaction or before it": """
-        runs: cancel_queued events_after flag_cancel give_turn log_heads pass_turn wait_for_slot
+        runs: cancel_queued events_after flag_cancel log_heads pass_turn wait_for_slot
         turns: list_turns read_logs
     """,
     "a sweep over all accounts": """

@@ -13,8 +13,8 @@ MAX_LIMIT = 10**12
 class AccountLimits:
     """What one account may use; 0: no limit."""
 
-    requests_per_second: int = 2_000  # over HTTP and WebSockets
-    token_requests_per_second: int = 2_000  # of these, with one of its tokens
+    requests_per_second: int = 5_000  # over HTTP and WebSockets
+    token_requests_per_second: int = 5_000  # of these, with one of its tokens
     streams: int = 10_000  # open ones
     actions: int = 1_000  # canvas actions that run at once
     runs: int = 0  # that are executed at once; further ones wait

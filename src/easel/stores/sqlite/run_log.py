@@ -239,12 +239,11 @@ def give_slots(connection: sqlite3.Connection, account_id: str, max_runs: int, n
 def _give_turn(
     connection: sqlite3.Connection, account_id: str, run_id: str, prefers: WorkerId | None, now: int
 ) -> None:
-    turn_no = fetch_all(connection, "next_turn", account_id=account_id)[0]["turn_no"]
     fetch_all(
         connection,
         "give_turn",
         run_id=run_id,
-        turn_no=turn_no,
+        account_id=account_id,
         preferred_worker=prefers,
         now=now,
     )

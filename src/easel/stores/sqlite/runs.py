@@ -236,7 +236,6 @@ def _enqueue(connection: sqlite3.Connection, new: NewRun, max_runs: int, now: in
         account_seq = run_steps(connection, SESSIONS_SQL, append_event(RENAMED, listed, new.by), now)
     has_turn = bool(session["has_turn"])
     is_ready = has_turn and not max_runs
-    turns = fetch_all(connection, "next_turn", account_id=new.account_id) if is_ready else []
     stored = fetch_all(
         connection,
         "enqueue_run",
@@ -246,7 +245,7 @@ def _enqueue(connection: sqlite3.Connection, new: NewRun, max_runs: int, now: in
         request_digest=new.request_digest,
         input_attachments=to_stored_attachments(new.input_attachments),
         queue_no=fetch_all(connection, "take_queue_no")[0]["queue_no"],
-        turn_no=turns[0]["turn_no"] if turns else None,
+        is_ready=int(is_ready),
         turn_at=now if is_ready else None,
         preferred_worker=session["last_worker_id"] if is_ready else None,
         waits_for_slot=int(has_turn and not is_ready),

@@ -57,27 +57,29 @@ on conflict do nothing;
 -- Take the next queue number.
 update run_counters set queue_no = queue_no + 1 returning queue_no;
 
--- name: next_turn
--- Return the next turn of an account: after its last run that can be claimed, and after the last turn that was
--- claimed of any account. The claimed runs have no later turn, so one row is read.
-select 1 + coalesce((select r.turn_no from runs r indexed by runs_turns_idx
-                      where r.account_id = :account_id and r.status = 'queued'
-                        and r.turn_no > (select turn_no from run_counters)
-                      order by r.turn_no desc limit 1),
-                    (select turn_no from run_counters)) as turn_no;
+-- define: next_turn
+-- The next turn of an account: after its last run that can be claimed, and after the last turn that was claimed
+-- of any account. The claimed runs have no later turn, so one row is read.
+(select 1 + coalesce((select r.turn_no from runs r indexed by runs_turns_idx
+                       where r.account_id = :account_id and r.status = 'queued'
+                         and r.turn_no > (select turn_no from run_counters)
+                       order by r.turn_no desc limit 1),
+                     (select turn_no from run_counters)));
 
 -- name: pass_turns
 -- Store the last turn that was claimed.
 update run_counters set turn_no = max(turn_no, :turn_no);
 
 -- name: enqueue_run
--- Store a run with its queue number, and with its turn number if it has the turn of its session. RX-31
+-- Store a run with its queue number, and with a turn if it can be claimed. RX-31
 insert into runs (run_id, account_id, session_id, status, input_text, created_at, max_attempts,
                   idempotency_key, request_digest, input_attachments,
                   queue_no, turn_no, turn_at, preferred_worker, waits_for_slot)
 values (:run_id, :account_id, :session_id, 'queued', :input_text, :now, :max_attempts, :idempotency_key,
         :request_digest, :input_attachments,
-        :queue_no, :turn_no, :turn_at, :preferred_worker, :waits_for_slot)
+        :queue_no, case when :is_ready then
+          -- include: next_turn
+        end, :turn_at, :preferred_worker, :waits_for_slot)
 returning *;
 
 -- name: run_by_key
@@ -296,8 +298,10 @@ returning active_run_id, last_worker_id;
 -- Give the turn of a session to a run, so that it can be claimed. The run prefers the last worker of the
 -- session. SB-12
 update runs
-   set turn_no = :turn_no, turn_at = :now, preferred_worker = :preferred_worker, waits_for_slot = 0
- where run_id = :run_id;
+   set turn_at = :now, preferred_worker = :preferred_worker, waits_for_slot = 0,
+       turn_no =
+         -- include: next_turn
+ where account_id = :account_id and run_id = :run_id;
 
 -- name: wait_for_slot
 -- Let the run that has the turn of its session wait until its account executes fewer runs.
