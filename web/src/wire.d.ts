@@ -203,6 +203,12 @@ export interface Routes {
   "PUT /api/secrets/{name}": { path: { name: string }; query: Record<string, never>; body: SetSecret; status: 204; response: undefined };
   /** Delete a secret. */
   "DELETE /api/secrets/{name}": { path: { name: string }; query: Record<string, never>; body: Record<string, never>; status: 204; response: undefined };
+  /** Create a token of yours in the account, with at most your role. Its secret is returned once. */
+  "POST /api/tokens": { path: Record<string, never>; query: Record<string, never>; body: CreateToken; status: 201; response: TokenView & { warnings?: string[] } };
+  /** List your tokens in the account, for an admin all of its tokens. */
+  "GET /api/tokens": { path: Record<string, never>; query: Record<string, never>; body: Record<string, never>; status: 200; response: TokenList & { warnings?: string[] } };
+  /** Revoke a token of yours, as an admin any of the account. Its connections are closed. */
+  "DELETE /api/tokens/{token_id}": { path: { token_id: string }; query: Record<string, never>; body: Record<string, never>; status: 204; response: undefined };
   /** List audit records, newest first. */
   "GET /api/audit": { path: Record<string, never>; query: ListAudit; body: Record<string, never>; status: 200; response: AuditPage & { warnings?: string[] } };
   /** Get this description. */
@@ -1865,6 +1871,35 @@ export interface SecretView {
 export interface SetSecret {
   /** 6 characters to 32 KB. Stored encrypted, and never returned. */
   value: string;
+}
+
+export interface CreateToken {
+  kind: "node" | "service" | "user";
+  /** The most that the token may do; by default as much as you. */
+  role?: "admin" | "member" | "viewer" | null;
+  name?: string | null;
+  /** The only node that may use a token of kind node. */
+  node_id?: string | null;
+  days?: number | null;
+}
+
+export interface TokenView {
+  token_id: string;
+  kind: string;
+  /** The person who acts with it, or who made it for a program. */
+  user_id: string;
+  role: string;
+  name: string;
+  created_at: string;
+  node_id?: string | null;
+  expires_at?: string | null;
+  last_used_at?: string | null;
+  /** The secret, in the answer to its creation only. */
+  token?: string;
+}
+
+export interface TokenList {
+  tokens: TokenView[];
 }
 
 export interface ListAudit {
