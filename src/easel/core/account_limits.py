@@ -64,7 +64,7 @@ def parse_limits(text: str) -> AccountLimits:
             raise BadInput(problem=f"{name!r} is not a limit of accounts{advice}")
         if name in limits:
             raise BadInput(problem=f"{name} is given twice.")
-        if not (value.isascii() and value.isdigit()) or len(value) > len(str(MAX_LIMIT)):
-            raise BadInput(problem=f"{name} must be a whole number from 0 to {MAX_LIMIT}, not {value!r}.")
+        if not (value.isascii() and value.isdigit()) or len(value) >= len(str(MAX_LIMIT)):
+            raise BadInput(problem=f"{name} must be a whole number below {MAX_LIMIT}, not {value!r}.")
         limits[name] = int(value)
     return AccountLimits(**limits)
