@@ -1,4 +1,4 @@
-"""The limits of accounts that services hold: requests, streams and actions over instances, bytes and tokens."""
+"""The limits of accounts in services: requests, streams and actions of all instances, bytes and tokens."""
 
 from __future__ import annotations
 

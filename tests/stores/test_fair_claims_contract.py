@@ -117,7 +117,7 @@ async def test_runs_that_get_the_turn_of_their_session_are_served_in_turn_too(st
     assert served.count("late") == served.count("busy") == 3
 
 
-async def test_cancelled_and_released_runs_hold_up_nobody(store: Store):
+async def test_cancelled_and_released_runs_delay_no_other_account(store: Store):
     runs, busy, late = store.runs, await store.add_user("busy"), await store.add_user("late")
     await enqueue(runs, busy, *map(str, range(6)))
     released = await claim(runs, 2)

@@ -2,6 +2,7 @@
 
 from functools import partial
 
+from easel.assembly.resources import account_budget
 from easel.assembly.services import SharedServices
 from easel.core.run.limits import LoopLimits
 from easel.host.actions.retention import RecordRetention
@@ -19,7 +20,6 @@ from easel.host.runs.tool_loop import ToolLoop
 from easel.host.runs.turns import TurnLoader
 from easel.host.runs.worker import RunWorker, WorkerLimits
 from easel.host.sweeps import shared_periodic
-from easel.host.usage import AccountBudget
 from easel.ids import new_worker_id
 
 GIVE_SLOTS_SECONDS = 10.0
@@ -66,7 +66,7 @@ def build_execution(shared: SharedServices) -> RunExecution:
             max_rejected_patches=settings.max_rejected_patches,
             max_tokens=settings.run_token_budget,
         ),
-        budget=AccountBudget(settings.limits_of_account, database.usage),
+        budget=account_budget(settings, database),
     )
     return RunExecution(
         database.runs,

@@ -1,6 +1,6 @@
 """The limits of one account, over all instances together, and their text in EASEL_ACCOUNT_LIMITS."""
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Literal
 
 from easel.core.validation import find_nearest
@@ -11,7 +11,7 @@ MAX_LIMIT = 10**12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountLimits:
-    """What one account may use; 0: no limit."""
+    """The limits of one account; 0: no limit."""
 
     requests_per_second: int = 5_000  # over HTTP and WebSockets
     token_requests_per_second: int = 5_000  # of these, with one of its tokens
@@ -22,10 +22,15 @@ class AccountLimits:
     stored_mb: int = 0  # artifacts
     model_tokens_per_day: int = 0  # in and out, of a UTC day
 
+    @property
+    def has_totals(self) -> bool:
+        """Whether the totals of accounts are limited."""
+        return bool(self.stored_mb or self.model_tokens_per_day)
+
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What instances count of one account or token."""
+    """Counts of one account or token."""
 
     requests: int = 0  # since they began to count
     streams: int = 0  # open
@@ -34,13 +39,10 @@ class Counts:
     def of(self, kind: Literal["requests", "streams", "actions"]) -> int:
         return getattr(self, kind)
 
-    def add(self, kind: Literal["requests", "streams", "actions"], change: int) -> "Counts":
-        return replace(self, **{kind: self.of(kind) + change})
-
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What one account has stored, and used on one day."""
+    """The stored bytes of one account, and the tokens that it used on one day."""
 
     stored_bytes: int
     model_tokens: int

@@ -1,9 +1,9 @@
-"""What accounts use, and their limits that need no statement of their own.
+"""The usage of accounts, and their limits, except those of the queue of runs.
 
 Owns two kinds. Requests, streams and actions are counted in memory; once a second an instance stores its
 counts of the accounts and tokens in use and reads those of the others, so that no request costs a query, and
 a limit holds over all instances within about a second. Stored bytes and model tokens are totals in the
-database, which are read only if they are limited. Does not know how runs are queued.
+database, which are read only if they are limited. Does not know runs.
 """
 
 import math
@@ -32,13 +32,14 @@ Held = Literal["streams", "actions"]
 
 @dataclass(slots=True)
 class _Usage:
-    """What one account or token uses."""
+    """The usage of one account or token on this instance."""
 
     rate: int  # requests per second
     refilled_at: float
     allowance: float = field(init=False)  # requests that may be made now; below 0: others made them
-    counts: Counts = Counts()  # noqa: RUF009 - frozen
-    stored: Counts | None = None  # `counts` at the last exchange
+    requests: int = 0
+    held: dict[Held, int] = field(default_factory=lambda: {"streams": 0, "actions": 0})
+    stored: Counts | None = None  # the counts at the last exchange
     others: Counts | None = None  # of the other instances, at the last exchange
 
     def __post_init__(self) -> None:
@@ -47,6 +48,10 @@ class _Usage:
     @property
     def burst(self) -> int:
         return self.rate * BURST_SECONDS
+
+    @property
+    def counts(self) -> Counts:
+        return Counts(self.requests, self.held["streams"], self.held["actions"])
 
     def refill(self, now: float) -> None:
         self.allowance = min(self.burst, self.allowance + (now - self.refilled_at) * self.rate)
@@ -62,7 +67,7 @@ class _Usage:
     def is_idle(self, now: float) -> bool:
         """Return whether a new value would be the same for the limits."""
         self.refill(now)
-        is_unused = self.counts == self.stored == Counts(self.counts.requests)
+        is_unused = self.counts == self.stored and not any(self.held.values())
         return is_unused and self.allowance >= self.burst
 
 
@@ -102,7 +107,7 @@ class AccountUsage:
             )
         for usage in usages:
             usage.allowance -= 1
-            usage.counts = usage.counts.add("requests", 1)
+            usage.requests += 1
 
     def _require(self, subject: str, name: str, rate: int) -> _Usage:
         usage = self._find(subject, rate)
@@ -115,17 +120,16 @@ class AccountUsage:
         """Raise `TooMany` if the account has as many of these as it may have."""
         limit = self._limits.streams if kind == "streams" else self._limits.actions
         usage = self._usages.get(account_id)
-        if (
-            limit
-            and usage is not None
-            and usage.counts.of(kind) + (usage.others or Counts()).of(kind) >= limit
-        ):
+        if not limit or usage is None:
+            return
+        elsewhere = 0 if usage.others is None else usage.others.of(kind)
+        if usage.held[kind] + elsewhere >= limit:
             raise TooMany.of_account(kind, limit)
 
     def hold(self, kind: Held, account_id: AccountId, change: int) -> None:
         """Count one more (1) or one less (-1)."""
         usage = self._find(account_id, self._limits.requests_per_second)
-        usage.counts = usage.counts.add(kind, change)
+        usage.held[kind] += change
 
     def _find(self, subject: str, rate: int) -> _Usage:
         usage = self._usages.get(subject)

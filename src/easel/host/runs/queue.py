@@ -43,7 +43,7 @@ INVALID_SESSION_ID = (
 
 
 class QueuedRuns:
-    """When to count the queued runs of an account: the more often, the nearer the account is to its limit.
+    """Decides whether to count the queued runs of an account: often if the account is near its limit.
 
     Counting reads as many rows as the account has queued runs. So after a count this instance enqueues an
     eighth of what is left without another one.

@@ -1,4 +1,4 @@
-"""What accounts have used. The rules are in the statements of `sql/common/usage.sql`."""
+"""The usage of accounts. The rules are in the statements of `sql/common/usage.sql`."""
 
 from collections.abc import Mapping
 

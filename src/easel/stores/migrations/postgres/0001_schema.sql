@@ -556,7 +556,7 @@ create index artifact_refs_of_run_idx on artifact_refs(run_id) where run_id is n
 create index artifact_refs_mentioned_idx on artifact_refs(account_id, canvas_id, mentioned_seq)
   where canvas_id is not null;
 
--- What each account has stored and used: the bytes of its stored artifacts, and the model tokens of a UTC day.
+-- The totals of each account: the bytes of its stored artifacts, and its model tokens of a UTC day.
 create table account_totals (
   account_id text primary key references accounts(account_id) on delete cascade,
   stored_bytes bigint not null default 0,
@@ -584,7 +584,7 @@ end $$;
 create trigger stored_bytes_are_counted after insert or delete or update of is_stored, size on artifacts
   for each row execute function count_stored_bytes();
 
--- What each instance counts now of each account or token in use: the requests since the row was made, and the
+-- The counts of each instance for each account or token in use: its requests since the row was made, and its
 -- open streams and running actions. A row expires soon after its last use. Nothing is lost with them, so they
 -- are not logged.
 create unlogged table usage_counts (
@@ -763,11 +763,11 @@ begin
   return next_seq;
 end $$;
 
--- Give turns to the runs of an account that wait for a slot, until `max_runs` runs of the account have a turn
--- and have not ended; 0: no limit. Returns how many got one.
--- A function, because it is called by the statement that enqueues a run: what it reads after it has locked the
--- account includes what was committed before. It skips a run that is just being cancelled, for which it is
--- called again.
+-- Give turns to runs of an account that wait for a slot, until `max_runs` runs of the account have a turn and
+-- have not ended; 0: no limit. Returns how many got one.
+-- A function, because it is called by the statement that enqueues a run: what it reads once it has locked the
+-- account includes what was committed before. It skips a run that is being cancelled, for which it is called
+-- again.
 create function give_slots(for_account text, max_runs integer) returns integer language plpgsql as $$
 declare
   free integer := 1000;

@@ -480,7 +480,8 @@ select batch_seq as last_seq, cancel_requested_at is not null as cancel_requeste
 -- name: pass_turn
 -- Pass the turn of each ended run to the oldest waiting run of its session, if there is one. Also stores the
 -- end of the thread and the worker of the ended run, so that the session row is updated once. Requires the
--- locks of the sessions. If an account may execute only `max_runs` runs at once, the next run waits for a slot.
+-- locks of the sessions. If an account may execute only `max_runs` runs at once, the next run waits for a
+-- slot.
 with ended as (
   select * from unnest(:account_ids::text[], :session_ids::text[], :run_ids::text[], :thread_seqs::bigint[],
                        :worker_ids::text[])

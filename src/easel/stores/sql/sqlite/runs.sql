@@ -58,8 +58,8 @@ on conflict do nothing;
 update run_counters set queue_no = queue_no + 1 returning queue_no;
 
 -- define: next_turn
--- The next turn of an account: after its last run that can be claimed, and after the last turn that was claimed
--- of any account. The claimed runs have no later turn, so one row is read.
+-- The next turn of an account: after its last run that can be claimed, and after the last turn that was
+-- claimed of any account. The claimed runs have no later turn, so one row is read.
 (select 1 + coalesce((select r.turn_no from runs r indexed by runs_turns_idx
                        where r.account_id = :account_id and r.status = 'queued'
                          and r.turn_no > (select turn_no from run_counters)
