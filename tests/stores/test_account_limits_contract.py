@@ -15,7 +15,7 @@ from easel.core.run.batch import QueueDepth
 from easel.core.run.status import Status
 from easel.errors import TooMany
 from easel.ids import OWNER, ArtifactId
-from easel.stores.postgres import open_postgres
+from easel.stores.postgres import PostgresDatabase, open_postgres
 from easel.stores.postgres.runs import PostgresRuns
 from easel.stores.sqlite.runs import SqliteRuns
 from tests.stores.harness import (
@@ -122,7 +122,8 @@ async def second_instance(store: Store) -> AsyncIterator[Any]:
     if store.kind == "sqlite":
         yield store.database
         return
-    database = await open_postgres(store.database.url, timeout=TIMEOUT_SECONDS)  # pyright: ignore[reportAttributeAccessIssue]
+    assert isinstance(store.database, PostgresDatabase)
+    database = await open_postgres(store.database.url, timeout=TIMEOUT_SECONDS)
     yield database
     await database.close()
 
@@ -213,8 +214,11 @@ SIZES = {f"art_{name * 64}": size for name, size in (("a", 100), ("b", 20), ("c"
 
 
 async def stored_bytes(store: Store, account: AccountId = OWNER) -> int:
-    [row] = await store.sql("select coalesce(sum(size), 0) as size from artifacts where is_stored"
-                            f"{'' if store.kind == 'postgres' else ' = 1'} and account_id = '{account}'")  # fmt: skip
+    true = "true" if store.kind == "postgres" else "1"
+    [row] = await store.sql(
+        "select coalesce(sum(size), 0) as size from artifacts"
+        f" where is_stored = {true} and account_id = '{account}'"
+    )
     total = (await store.database.usage.totals(account, "2026-01-01")).stored_bytes
     assert total == row["size"]
     return total
