@@ -1,8 +1,8 @@
 """The addresses of model servers that persons and teams may use: public ones, unless the host allows others.
 
 Owns the right to a private or loopback address: of everybody if EASEL_PRIVATE_BASE_URLS is on, else only of
-an operator of the host, in their own account. The address is checked when it is saved and before each request;
-the connection checks it once more, because a name may lead elsewhere by then.
+an operator of the host, in their own account. The address is checked when it is saved and before each
+request; the connection checks it once more, because a name may lead elsewhere by then.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
