@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 
 from easel import __version__
-from easel.assembly.models import host_model, open_cipher, open_models
+from easel.assembly.models import base_urls, host_model, open_cipher, open_models
 from easel.assembly.resources import Resources
 from easel.assembly.sandbox import describe_isolation, local_tools, session_folders
 from easel.assembly.storage import derive_key, owner_credential, owner_token
@@ -145,7 +145,12 @@ async def open_shared_services(
     leases = LeaseKeeper(documents, database.canvases, notifier)
     folders = session_folders(settings, sandbox.owner)
     user_settings = UserSettings(
-        database.settings, open_cipher(settings), notifier, audit, host_model(settings)
+        database.settings,
+        open_cipher(settings),
+        notifier,
+        audit,
+        host_model(settings),
+        base_urls=base_urls(database.accounts.find_person, settings),
     )
 
     # The tool registry is filled last: the library checks specs against it, and some tools call the library.
@@ -242,6 +247,7 @@ def build_services(shared: SharedServices, *, random: Callable[[], float] = rand
         limits=action_limits(settings),
         instance_id=instance_id,
         usage=usage,
+        approval_by=shared.settings.find_approval,
     )
     actions = ActionService(
         parts, executor, shared.outputs, notifier, single_process=not settings.on_postgres
@@ -282,7 +288,9 @@ def build_services(shared: SharedServices, *, random: Callable[[], float] = rand
         order=AccountOrder(database.orders, notifier, poll_seconds=settings.poll_seconds),
         readiness=Readiness(database.runs),
         tools=shared.tools,
-        invocations=ToolInvocations(shared.tools, audit, floor=parts.limits.floor),
+        invocations=ToolInvocations(
+            shared.tools, audit, floor=parts.limits.floor, approval_by=shared.settings.find_approval
+        ),
         nodes=shared.nodes,
         settings=shared.settings,
         secrets=shared.secrets,
@@ -312,5 +320,6 @@ def action_limits(settings: Settings) -> ActionLimits:
         claim_seconds=settings.claim_seconds,
         poll_seconds=settings.poll_seconds,
         confirm_seconds=settings.confirm_seconds,
+        approval_seconds=settings.approval_seconds,
         floor=APPROVAL_MODES[settings.approval_mode],
     )

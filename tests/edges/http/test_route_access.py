@@ -43,6 +43,7 @@ EXPECTED = {
         GET /api/tools
         GET /openapi.json
         GET /api/docs
+        WS /ws/chat/{thread_id}
     """,
     "member": """
         POST /api/runs
@@ -59,7 +60,6 @@ EXPECTED = {
         POST /api/documents/{canvas_id}/restore
         POST /api/documents/{canvas_id}/promote
         POST /api/documents/{canvas_id}/take-control
-        WS /ws/chat/{thread_id}
     """,
     "member in person": """
         POST /api/tokens
@@ -70,6 +70,7 @@ EXPECTED = {
         GET /api/settings
         PUT /api/settings
         POST /api/settings/check
+        GET /api/audit
     """,
     "admin in person": """
         GET /api/secrets
@@ -77,7 +78,6 @@ EXPECTED = {
         DELETE /api/secrets/{name}
     """,
     "operator": """
-        GET /api/audit
         GET /metrics
     """,
     "anyone": """

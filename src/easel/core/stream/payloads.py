@@ -217,6 +217,9 @@ class CanvasUpdated(CanvasPayload, kw_only=True):
 class CanvasViewUpdated(CanvasPayload, kw_only=True):
     viewId: str
     clientId: str
+    userId: Annotated[
+        str | UnsetType, Meta(description="The person whose view it is, or who answers for the program.")
+    ] = UNSET
     status: Literal["opened", "closed"]
     views: Annotated[int, Meta(description="How many are open now.")]
 
@@ -247,6 +250,9 @@ class Actor(PayloadPart, rename="camel"):
     client_id: str
     trigger: Annotated[str, Meta(description="client or refresh")]
     user_id: str | UnsetType = UNSET
+    on_behalf_of: Annotated[str | UnsetType, Meta(description="The person who answers for a program.")] = (
+        UNSET
+    )
 
 
 class ErrorOfAction(PayloadPart):
@@ -269,6 +275,9 @@ class ActionAskedPayload(ActorPayload, kw_only=True):
     confirmationId: str
     askedAt: Milliseconds
     digest: Annotated[str, Meta(description="Of what exactly waits for a person's confirmation.")]
+    approval: Annotated[
+        str | UnsetType, Meta(description="`another`: only another person than who asked may approve.")
+    ] = UNSET
 
 
 class ActionStarted(ActorPayload, kw_only=True):

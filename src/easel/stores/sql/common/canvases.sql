@@ -68,18 +68,20 @@ delete from canvas_refreshes where account_id = :account_id and canvas_id = :can
 -- Count the executions of a canvas that wait for a confirmation and have not expired.
 select count(*) as waiting from executions
  where account_id = :account_id and canvas_id = :canvas_id and status = 'asked'
-   and created_at > clock_timestamp() - make_interval(secs => :seconds);
+   and answer_until > clock_timestamp();
 
 -- name: start_execution
 -- Store a new execution. Stores nothing if an execution with its request id exists. CV-36
 insert into executions (account_id, canvas_id, event_id, action_id, request_id, request_digest, status,
                         actor, tool, resolved, answer, revision, owner_id, log_seq,
-                        created_at, started_at, ended_at, lease_until)
+                        created_at, started_at, ended_at, answer_until, lease_until)
 values (:account_id, :canvas_id, :event_id, :action_id, :request_id, :request_digest, :status,
         :actor::text::json, :tool, :resolved::text::json, :answer::text::json,
         :revision, :owner_id, :log_seq, clock_timestamp(),
         case when :status::text <> 'asked' then clock_timestamp() end,
         case when :status::text in ('completed', 'failed', 'refused') then clock_timestamp() end,
+        case when :status::text = 'asked'
+             then clock_timestamp() + make_interval(secs => :answer_seconds) end,
         case when :status::text = 'running' then clock_timestamp() + make_interval(secs => :seconds) end)
 on conflict do nothing
 returning event_id;
@@ -116,8 +118,8 @@ select found->>0 as blob_key
 
 -- name: add_view
 -- Store a view. It expires unless its instance renews it.
-insert into canvas_views (account_id, canvas_id, view_id, client_id, connection_id, expires_at)
-values (:account_id, :canvas_id, :view_id, :client_id, :connection_id,
+insert into canvas_views (account_id, canvas_id, view_id, client_id, connection_id, user_id, expires_at)
+values (:account_id, :canvas_id, :view_id, :client_id, :connection_id, :user_id,
         clock_timestamp() + make_interval(secs => :seconds));
 
 -- name: remove_views
@@ -135,12 +137,12 @@ update canvas_views set expires_at = clock_timestamp() + make_interval(secs => :
 
 -- name: list_views
 -- List the views of a connection.
-select account_id, canvas_id, view_id, client_id, connection_id from canvas_views
+select account_id, canvas_id, view_id, client_id, connection_id, user_id from canvas_views
  where connection_id = :connection_id;
 
 -- name: list_expired_views
 -- List the views that their instance did not renew in time.
-select account_id, canvas_id, view_id, client_id, connection_id from canvas_views
+select account_id, canvas_id, view_id, client_id, connection_id, user_id from canvas_views
  where expires_at <= statement_timestamp() order by expires_at limit :limit;
 
 -- name: canvas_bounds
