@@ -246,8 +246,8 @@ def build_services(shared: SharedServices, *, random: Callable[[], float] = rand
         audit=audit,
         limits=action_limits(settings),
         instance_id=instance_id,
-        usage=usage,
         approval_by=shared.settings.find_approval,
+        usage=usage,
     )
     actions = ActionService(
         parts, executor, shared.outputs, notifier, single_process=not settings.on_postgres

@@ -67,8 +67,8 @@ class ActionResources:
     audit: Audit
     limits: ActionLimits
     instance_id: str
-    usage: AccountUsage
     approval_by: FindApproval
+    usage: AccountUsage
 
 
 class ExecutionTransitions:

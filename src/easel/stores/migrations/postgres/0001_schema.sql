@@ -188,13 +188,13 @@ create table runs (
   turn_no bigint, turn_at timestamptz,
   -- The worker that may claim the run first, for a moment after turn_at; null means any.
   preferred_worker text,
-  -- Whether the run has the turn of its session, and waits until its account executes fewer runs.
-  waits_for_slot boolean not null default false,
   -- The person who started the run, or who answers for the program that did, and the role of that principal.
   -- Null: Easel itself. The agent of the run never has more rights.
   started_by text,
   started_role text not null default 'member'
     constraint started_role_is_known check (started_role in ('viewer', 'member', 'admin')),
+  -- Whether the run has the turn of its session, and waits until its account executes fewer runs.
+  waits_for_slot boolean not null default false,
   -- The digest detects a key that is reused for another request.
   idempotency_key text, request_digest text,
   foreign key (account_id, session_id) references sessions(account_id, session_id) on delete cascade,

@@ -150,10 +150,10 @@ create table runs (
   oldest_seq integer not null default 1, last_seq integer not null default 0,
   batch_no integer not null default 0, batch_seq integer not null default 0,
   queue_no integer not null, turn_no integer, turn_at integer, preferred_worker text,
-  waits_for_slot integer not null default 0,
   started_by text,
   started_role text not null default 'member'
     constraint started_role_is_known check (started_role in ('viewer', 'member', 'admin')),
+  waits_for_slot integer not null default 0,
   idempotency_key text, request_digest text,
   foreign key (account_id, session_id) references sessions(account_id, session_id) on delete cascade,
   constraint status_is_known check (status in ('queued', 'running', 'completed', 'failed', 'cancelled')),
