@@ -188,7 +188,7 @@ MAX_MODULE_LINES = 450
 MAX_LINE_LENGTH = 110
 CHECKED_FOLDERS = ("src", "tests", "bench", "scripts", "web/sdk", "web/src")
 # Drawings and built files have no lines to wrap.
-UNCHECKED_LINES = re.compile(r"\.svg$|/gsv_transcripts/|/ui/sdk/|^web/src/wire\.")
+UNCHECKED_LINES = re.compile(r"\.svg$|/gsv_transcripts/|/ui/sdk/|^web/src/wire\.|package-lock\.json$")
 
 
 @dataclass(frozen=True)
@@ -399,7 +399,7 @@ def project_texts() -> Iterator[tuple[str, str]]:
         for name in ("src", "tests", "bench", "scripts", "docs", "requirements", "web/sdk", "web/src", ".ci")
     ]
     files = (
-        [path for folder in folders for path in folder.rglob("*")]
+        [path for folder in folders for path in folder.rglob("*") if "node_modules" not in path.parts]
         + list(PROJECT.glob("*.*"))
         + [PROJECT / "Makefile"]
     )
