@@ -40,21 +40,37 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     "sandbox": frozenset({"core"}),
     # HTTP requests of actions and agents.
     "fetch": frozenset({"core"}),
+    # Requests to providers of OAuth and OpenID.
+    "oauth": frozenset({"core"}),
     # The client side of a tool node's connection: a separate program that shares only core with the host.
     "node": frozenset({"core"}),
     # Modules directly in edges/ are shared by all edges; the edges do not import each other.
     "edges": frozenset({"host", "core"}),
     **{edge: frozenset({"edges", "host", "core"}) for edge in EDGES},
     "settings_values": frozenset({"core"}),
-    "settings": frozenset({"core", "settings_values"}),
+    "settings_oauth": frozenset({"core"}),
+    "settings": frozenset({"core", "settings_oauth", "settings_values"}),
     "assembly": frozenset(
-        {"core", "host", "stores", "llm", "sandbox", "fetch", "node", "edges", *EDGES, "settings", "demo"}
+        {
+            "core",
+            "host",
+            "stores",
+            "llm",
+            "sandbox",
+            "fetch",
+            "oauth",
+            "node",
+            "edges",
+            *EDGES,
+            "settings",
+            "demo",
+        }
     ),
     "logs": frozenset({"core"}),
     "demo": frozenset(),
     # Canvases as folders, synchronised with a running Easel through its public API.
     "canvas_folder": frozenset({"core", "settings"}),
-    "cli": frozenset({"assembly", "canvas_folder", "core", "demo", "logs", "settings"}),
+    "cli": frozenset({"assembly", "canvas_folder", "core", "demo", "logs", "settings", "settings_oauth"}),
     "__main__": frozenset({"cli"}),
 }
 
@@ -70,7 +86,8 @@ HOST_MAY_IMPORT: dict[str, frozenset[str]] = {
     "audit": frozenset(),
     "deletions": frozenset(),
     "secrets": frozenset({"audit"}),
-    "models": frozenset({"audit"}),
+    "models": frozenset({"audit", "oauth"}),
+    "oauth": frozenset({"audit"}),
     "canvas_heads": frozenset(),
     "commits": frozenset(),
     "streams": frozenset(),
@@ -95,6 +112,7 @@ HOST_MAY_IMPORT: dict[str, frozenset[str]] = {
             "canvases",
             "documents",
             "nodes",
+            "oauth",
             "order",
             "readiness",
             "runs",

@@ -80,6 +80,7 @@ function makeProvider(keys) {
     if (ctx.path !== "/token") return next();
     counts.requests += 1;
     if (hold === "before") await new Promise((resolve) => released.push(resolve));
+    if (ctx.req.socket.destroyed) return; // as if the request of a killed client had never arrived
     await next();
     if (hold === "after") await new Promise((resolve) => released.push(resolve));
   });
