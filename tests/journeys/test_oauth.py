@@ -1,8 +1,7 @@
-"""Providers are connected through two APIs behind a round-robin proxy, and used by two workers, on Postgres."""
+"""Providers are connected through two APIs behind a proxy, and used by two workers, on Postgres."""
 
 from __future__ import annotations
 
-import itertools
 import json
 import threading
 from collections import Counter
@@ -37,23 +36,6 @@ SECONDS = 60.0
 KEY = "a secret key of this test alone, of 32 characters"
 
 
-class RoundRobin(Proxy):
-    """A proxy that gives each connection to the next server."""
-
-    def __init__(self) -> None:
-        self.servers: list[tuple[str, int]] = []
-        self._turn = itertools.count()
-        super().__init__("", 0)
-
-    @property
-    def target(self) -> tuple[str, int]:
-        return self.servers[next(self._turn) % len(self.servers)]
-
-    @target.setter
-    def target(self, _: tuple[str, int]) -> None:
-        """Keep the servers of the list."""
-
-
 class ModelServer(ThreadingHTTPServer):
     """A server of models that takes any token, and remembers those that it was sent."""
 
@@ -86,7 +68,7 @@ class _ModelHandler(BaseHTTPRequestHandler):
             self.wfile.write(f"data: {json.dumps(chunk)}\n\n".encode())
         self.wfile.write(b"data: [DONE]\n\n")
 
-    def log_message(self, *_: object) -> None:
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name of the base class
         pass
 
 
@@ -103,7 +85,7 @@ class Stage:
     models: ModelServer
 
     def browser(self) -> httpx2.AsyncClient:
-        """Return a browser in which nobody is signed in; each request has a connection of its own."""
+        """Return a browser without a sign-in; each of its requests has a connection of its own."""
         return httpx2.AsyncClient(
             base_url=self.url,
             timeout=SECONDS,
@@ -137,8 +119,8 @@ def start_api(launcher: Launcher, port: int) -> EaselProcess:
 def stage(postgres: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     database_url = create_database(postgres)
     models = ModelServer()
-    threading.Thread(target=models.serve_forever, daemon=True).start()
-    with RoundRobin() as proxy:
+    threading.Thread(target=models.serve_forever, args=(0.02,), daemon=True).start()
+    with Proxy("", 0) as proxy:
         url = f"http://127.0.0.1:{proxy.port}"
         with (
             OidcProvider([f"{url}/api/oauth/test/callback"]) as provider,
@@ -157,8 +139,8 @@ def stage(postgres: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S
                 "OAUTH_TEST_BASE_URL": base_url,
             }
             with Launcher(tmp_path_factory.mktemp("oauth"), database_url, settings) as launcher:
-                proxy.servers = [("127.0.0.1", free_port()) for _ in range(2)]
-                apis = [start_api(launcher, port) for _, port in proxy.servers]
+                proxy.targets = [("127.0.0.1", free_port()) for _ in range(2)]
+                apis = [start_api(launcher, port) for _, port in proxy.targets]
                 workers = [launcher.worker(), launcher.worker()]
                 launcher.ready(*apis)
                 yield Stage(launcher, url, apis, workers, provider, other, models)

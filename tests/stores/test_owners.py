@@ -53,11 +53,14 @@ EXCEPTIONS = {
         references: confirm_run_references find_pruned_runs release_run_references run_mentions
             run_references
         runs: delete_events list_prunable_runs trim_log trim_logs trim_thread
+        oauth_flows: delete_expired_flows
         sign_ins: delete_expired_sign_ins
     """,
     "a credential, which says whose account it is, and its administration by the operator": """
+        connections: list_other_secrets
         secrets: list_other_secrets
         settings: list_other_secrets
+        oauth_flows: find_flow
         sign_ins: revoked_sign_ins
         tokens: bind_token list_tokens revoke_token token_by_digest token_by_id valid_tokens
     """,

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from typing import Any, TypeGuard
 from urllib.parse import urlencode, urlsplit, urlunsplit
 
-from easel.core.oauth.connection import MAX_TOKEN_LENGTH, Tokens
+from easel.core.oauth.connection import MAX_TOKEN_LENGTH, GrantedTokens
 from easel.core.oauth.provider import OAuthProvider
 from easel.errors import ProviderRefused, ProviderUnreachable
-from easel.oauth.http import Answer, ProviderHttp
+from easel.oauth.http import ProviderHttp, ProviderReply
 
 MAX_LIFETIME_SECONDS = 365 * 86_400.0
 MAX_SCOPES_LENGTH = 1_000
@@ -46,14 +46,14 @@ class HttpOAuthClient:
 
     async def exchange(
         self, provider: OAuthProvider, *, code: str, redirect_uri: str, code_verifier: str
-    ) -> Tokens:
+    ) -> GrantedTokens:
         form = {"grant_type": "authorization_code", "code": code, "redirect_uri": redirect_uri}
         return await self._ask(provider, {**form, "code_verifier": code_verifier})
 
-    async def refresh(self, provider: OAuthProvider, refresh_token: str) -> Tokens:
+    async def refresh(self, provider: OAuthProvider, refresh_token: str) -> GrantedTokens:
         return await self._ask(provider, {"grant_type": "refresh_token", "refresh_token": refresh_token})
 
-    async def _ask(self, provider: OAuthProvider, form: Mapping[str, str]) -> Tokens:
+    async def _ask(self, provider: OAuthProvider, form: Mapping[str, str]) -> GrantedTokens:
         auth = (provider.client_id, provider.client_secret) if provider.client_secret else None
         if auth is None:
             form = {**form, "client_id": provider.client_id}
@@ -62,7 +62,7 @@ class HttpOAuthClient:
         )
 
 
-def _read_tokens(provider: str, answer: Answer) -> Tokens:
+def _read_tokens(provider: str, answer: ProviderReply) -> GrantedTokens:
     """Return the tokens of an answer. Raises `ProviderRefused`, or `ProviderUnreachable` if it is odd."""
     members = answer.members
     if 400 <= answer.status < 500 and answer.status != 429 and (error := _error_of(members)):
@@ -74,7 +74,7 @@ def _read_tokens(provider: str, answer: Answer) -> Tokens:
     if not (_is_token(access) and is_bearer and (refresh is None or _is_token(refresh))):
         raise ProviderUnreachable(provider=provider, problem="sent no valid bearer token")
     scopes = scopes[:MAX_SCOPES_LENGTH] if isinstance(scopes, str) else None
-    return Tokens(access, refresh, _seconds(members.get("expires_in")), scopes)
+    return GrantedTokens(access, refresh, _seconds(members.get("expires_in")), scopes)
 
 
 def _error_of(members: Mapping[str, Any]) -> str | None:

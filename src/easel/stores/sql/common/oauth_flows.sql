@@ -23,8 +23,8 @@ select
   from oauth_state where state = :state and expires_at > clock_timestamp();
 
 -- name: consume_flow
--- Delete and return a flow in one statement, so that of any number of callbacks on any instances one finds it.
--- Another person and another browser do not find it, and do not spoil it either. RX-40, RX-44
+-- Delete and return a flow in one statement, so that of any number of callbacks, on any instances, one finds
+-- it. Another person and another browser do not find it, and do not spoil it either. RX-40, RX-44
 delete from oauth_state
  where state = :state and expires_at > clock_timestamp() and user_id = :user_id
    and (sign_in_id is null or sign_in_id = :sign_in_id)
