@@ -37,6 +37,15 @@ async def read(connections: ConnectionStore, account_id: AccountId = OWNER) -> S
     return found
 
 
+async def add_team(store: Store, **roles: str) -> AccountId:
+    await store.sql("insert into accounts (account_id, kind) values ('team', 'team')")
+    for name, role in roles.items():
+        await store.sql(
+            f"insert into team_members (account_id, user_id, role) values ('team', '{name}', '{role}')"
+        )
+    return AccountId("team")
+
+
 async def save(connections: ConnectionStore, before: StoredConnection, revision: str = "rev_2") -> bool:
     return await connections.save_refreshed(before, NEW, revision=revision, scopes=None, usable_seconds=60.0)
 
@@ -117,7 +126,7 @@ async def test_revoked_connection_is_marked_until_it_is_connected_again(connecti
 async def test_connections_of_accounts_are_separate_and_end_with_their_person(
     connections: ConnectionStore, store: Store
 ) -> None:
-    ada, team = await store.add_user("ada"), await store.add_user("team")
+    ada, team = await store.add_user("ada"), await add_team(store, ada="admin")
     by_ada = replace(CONNECTION, account_id=team, user_id=UserId(ada))
     assert await connections.connect(by_ada)
     assert await connections.connect(CONNECTION)
@@ -129,6 +138,20 @@ async def test_connections_of_accounts_are_separate_and_end_with_their_person(
     await store.sql("delete from people where user_id = 'ada'")
     assert await connections.read(team, "openai") is None
     assert await connections.read(OWNER, "openai") is not None
+
+
+@rule("RS-76")
+async def test_only_an_admin_finishes_a_connection_of_a_team(
+    connections: ConnectionStore, store: Store
+) -> None:
+    for name in ("ada", "bob", "eve"):
+        await store.add_user(name)
+    team = await add_team(store, ada="admin", bob="member")
+    for name, may_connect in (("ada", True), ("bob", False), ("eve", False), (OWNER, False)):
+        new = replace(CONNECTION, account_id=team, user_id=UserId(name))
+        assert await connections.connect(new) is may_connect
+    await store.sql("update accounts set disabled_at = created_at where account_id = 'team'")
+    assert not await connections.connect(replace(CONNECTION, account_id=team, user_id=UserId("ada")))
 
 
 @rule("RX-20")

@@ -1,4 +1,4 @@
-"""The flows of OAuth on every store: consumed once, by the browser that began them, and within ten minutes."""
+"""The flows of OAuth on every store: consumed once, by the browser that began them, within ten minutes."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class ConnectionStore(RotatedStore, Protocol):
         ...
 
     async def connect(self, new: NewConnection) -> bool:
-        """Store or replace a connection. Returns False if its account or person is gone."""
+        """Store or replace a connection. Returns False if the person is no admin of the account now."""
         ...
 
     async def claim_refresh(self, connection: StoredConnection, refresh_id: str, seconds: float) -> bool:

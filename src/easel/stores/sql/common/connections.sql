@@ -18,12 +18,15 @@ select
 
 -- name: connect
 -- Store or replace the connection of an account. Its new revision ends a refresh of the earlier tokens.
--- Returns no row if the account is deleted or the person gone. RX-40
+-- Returns no row if the account is disabled, or the person is no admin of it any more. RX-40
 insert into auth (account_id, provider, user_id, key_id, data, scopes, connected_at, expires_at, revision)
 select a.account_id, :provider, p.user_id, :key_id, :data, :scopes, clock_timestamp(),
        clock_timestamp() + make_interval(secs => :usable_seconds), :new_revision
   from accounts a, people p
- where a.account_id = :account_id and a.deleted_at is null and p.user_id = :user_id
+ where a.account_id = :account_id and a.disabled_at is null and p.user_id = :user_id
+   and (p.user_id = a.account_id
+        or exists (select 1 from team_members m
+                    where m.account_id = a.account_id and m.user_id = p.user_id and m.role = 'admin'))
 on conflict (account_id, provider) do update
    set user_id = excluded.user_id, key_id = excluded.key_id, data = excluded.data, scopes = excluded.scopes,
        connected_at = excluded.connected_at, expires_at = excluded.expires_at, revision = excluded.revision,

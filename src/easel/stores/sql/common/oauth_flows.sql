@@ -7,13 +7,13 @@ state, code_verifier, provider, account_id, user_id, sign_in_id, redirect_uri, o
 delete from oauth_state where expires_at < statement_timestamp();
 
 -- name: start_flow
--- Store a flow of an existing account and person. Returns no row if the account is deleted. RX-39
+-- Store a flow of an existing account and person. Returns no row if the account is disabled. RX-39
 insert into oauth_state (state, code_verifier, expires_at, provider, account_id, user_id, sign_in_id,
                          redirect_uri, origin)
 select :state, :code_verifier, clock_timestamp() + make_interval(secs => :seconds), :provider, a.account_id,
        p.user_id, :sign_in_id, :redirect_uri, :origin
   from accounts a, people p
- where a.account_id = :account_id and a.deleted_at is null and p.user_id = :user_id
+ where a.account_id = :account_id and a.disabled_at is null and p.user_id = :user_id
 returning state;
 
 -- name: find_flow
