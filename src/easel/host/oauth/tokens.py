@@ -108,14 +108,19 @@ class AccessTokens:
             if not connection.is_refreshing and await self._store.claim_refresh(
                 connection, refresh_id, self._claim_seconds
             ):
-                await self._refresh(provider, connection, tokens.refresh_token, refresh_id)
+                fresh = await self._refresh(provider, connection, tokens.refresh_token, refresh_id)
+                if fresh is not None:
+                    return fresh
             else:
                 await asyncio.sleep(POLL_SECONDS)
 
     async def _refresh(
         self, provider: OAuthProvider, connection: StoredConnection, refresh_token: str, refresh_id: str
-    ) -> None:
-        """Ask the provider and store its answer. The caller has the claim."""
+    ) -> str | None:
+        """Ask the provider and store its answer. The caller has the claim.
+
+        Returns the access token, or None if the connection was removed, replaced or revoked in the meantime.
+        """
         try:
             fresh = await self._client.refresh(provider, refresh_token)
         except ProviderRefused as problem:
@@ -130,6 +135,8 @@ class AccessTokens:
         else:
             if await self._save(connection, fresh, refresh_token):
                 self._record(connection, "oauth.refreshed", {})
+                return fresh.access_token
+        return None
 
     async def _save(self, connection: StoredConnection, fresh: GrantedTokens, refresh_token: str) -> bool:
         """Store the tokens, also if the database is unavailable for a while. False: removed, or replaced."""
