@@ -244,6 +244,11 @@ async def _delete_secret(client: Client) -> Call:
     return Call("DELETE", f"/api/secrets/{name}")
 
 
+async def _delete_token(client: Client) -> Call:
+    made = await client.send(Call("POST", "/api/tokens", {"kind": "service"}))
+    return Call("DELETE", f"/api/tokens/{made['token_id']}")
+
+
 def _method(name: str, **params: Any) -> Call:
     return Call(name, None, params)
 
@@ -310,6 +315,9 @@ ROUTE_SAMPLES: Mapping[str, Sample] = {
     "GET /api/secrets": lambda _: _get("/api/secrets"),
     "PUT /api/secrets/{name}": lambda _: Call("PUT", "/api/secrets/SAMPLE", {"value": "sample value"}),
     "DELETE /api/secrets/{name}": _delete_secret,
+    "POST /api/tokens": lambda _: Call("POST", "/api/tokens", {"kind": "service"}),
+    "GET /api/tokens": lambda _: _get("/api/tokens"),
+    "DELETE /api/tokens/{token_id}": _delete_token,
     "POST /api/settings/check": lambda _: Call("POST", "/api/settings/check"),
     "GET /api/audit": lambda _: _get("/api/audit"),
     "GET /api/audit · of an action": lambda _: _get("/api/audit?action=run.failed"),

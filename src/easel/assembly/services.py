@@ -29,6 +29,7 @@ from easel.host.auth.cookies import Cookies
 from easel.host.auth.credentials import Credentials
 from easel.host.auth.revocation import Revocation
 from easel.host.auth.throttle import SignInThrottle
+from easel.host.auth.tokens import Tokens
 from easel.host.boards.service import Boards
 from easel.host.boards.tools import board_tools
 from easel.host.calls.incoming_calls import IncomingCalls
@@ -241,6 +242,7 @@ def build_services(shared: SharedServices, *, random: Callable[[], float] = rand
         audit=audit,
         limits=action_limits(settings),
         instance_id=new_worker_id(),
+        approval_by=shared.settings.find_approval,
     )
     actions = ActionService(
         parts, executor, shared.outputs, notifier, single_process=not settings.on_postgres
@@ -258,6 +260,7 @@ def build_services(shared: SharedServices, *, random: Callable[[], float] = rand
         credentials=credentials,
         cookies=Cookies(credentials, database.sign_ins, derive_key(resources.signing_key, token, "cookie")),
         revocation=Revocation(credentials, database.sign_ins, notifier),
+        tokens=Tokens(database.tokens, audit),
         audit=audit,
         artifacts=artifacts,
         boards=shared.boards,
@@ -280,7 +283,9 @@ def build_services(shared: SharedServices, *, random: Callable[[], float] = rand
         order=AccountOrder(database.orders, notifier, poll_seconds=settings.poll_seconds),
         readiness=Readiness(database.runs),
         tools=shared.tools,
-        invocations=ToolInvocations(shared.tools, audit, floor=parts.limits.floor),
+        invocations=ToolInvocations(
+            shared.tools, audit, floor=parts.limits.floor, approval_by=shared.settings.find_approval
+        ),
         nodes=shared.nodes,
         settings=shared.settings,
         secrets=shared.secrets,
@@ -310,5 +315,6 @@ def action_limits(settings: Settings) -> ActionLimits:
         claim_seconds=settings.claim_seconds,
         poll_seconds=settings.poll_seconds,
         confirm_seconds=settings.confirm_seconds,
+        approval_seconds=settings.approval_seconds,
         floor=APPROVAL_MODES[settings.approval_mode],
     )

@@ -43,6 +43,7 @@ EXPECTED = {
         GET /api/tools
         GET /openapi.json
         GET /api/docs
+        WS /ws/chat/{thread_id}
     """,
     "member": """
         POST /api/runs
@@ -59,12 +60,17 @@ EXPECTED = {
         POST /api/documents/{canvas_id}/restore
         POST /api/documents/{canvas_id}/promote
         POST /api/documents/{canvas_id}/take-control
-        WS /ws/chat/{thread_id}
+    """,
+    "member in person": """
+        POST /api/tokens
+        GET /api/tokens
+        DELETE /api/tokens/{token_id}
     """,
     "admin": """
         GET /api/settings
         PUT /api/settings
         POST /api/settings/check
+        GET /api/audit
     """,
     "admin in person": """
         GET /api/secrets
@@ -75,7 +81,6 @@ EXPECTED = {
         DELETE /api/oauth/{provider}
     """,
     "operator": """
-        GET /api/audit
         GET /metrics
     """,
     "anyone": """
@@ -106,6 +111,7 @@ def may_call(who: str, principal: Principal) -> bool:
         "anyone": True,
         "viewer": is_caller,
         "member": is_caller and rank >= RANKS[Role.MEMBER],
+        "member in person": is_person and rank >= RANKS[Role.MEMBER],
         "admin": is_caller and rank >= RANKS[Role.ADMIN],
         "admin in person": is_person and rank >= RANKS[Role.ADMIN],
         "operator": is_person and principal.is_operator,

@@ -8,6 +8,7 @@ import pytest
 
 from easel.errors import BadInput, NotFound
 from easel.host.auth.accounts import Accounts
+from easel.ids import OWNER
 from tests.requirements import rule
 
 if TYPE_CHECKING:
@@ -23,7 +24,14 @@ async def test_deleted_account_is_marked_once_and_audited(harness: RunHarness) -
         with pytest.raises(NotFound):
             await accounts.delete(missing)
     records = await harness.database.audit.list_records(
-        action="account.deleted", storage_class=None, since=None, until=None, before=None, limit=10
+        OWNER,
+        of_host=True,
+        action="account.deleted",
+        storage_class=None,
+        since=None,
+        until=None,
+        before=None,
+        limit=10,
     )
     assert ['"subject":"team"' in link.record for link in records] == [True]
 
