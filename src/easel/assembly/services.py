@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 
 from easel import __version__
-from easel.assembly.models import host_model, open_cipher, open_models
+from easel.assembly.models import base_urls, host_model, open_cipher, open_models
 from easel.assembly.oauth import open_connections
 from easel.assembly.resources import Resources
 from easel.assembly.sandbox import describe_isolation, local_tools, session_folders
@@ -60,6 +60,7 @@ from easel.host.sessions import Sessions
 from easel.host.streams import ACCOUNTS, CANVASES, RUNS, THREADS, LogKind, StreamQuota, TailMemory, Tails
 from easel.host.tools.native import native_tools
 from easel.host.tools.registry import ToolRegistry
+from easel.host.usage import AccountUsage
 from easel.ids import new_worker_id
 from easel.sandbox.modes import Choice
 from easel.sandbox.session_dirs import SessionDirs
@@ -147,7 +148,12 @@ async def open_shared_services(
     leases = LeaseKeeper(documents, database.canvases, notifier)
     folders = session_folders(settings, sandbox.owner)
     user_settings = UserSettings(
-        database.settings, open_cipher(settings), notifier, audit, host_model(settings)
+        database.settings,
+        open_cipher(settings),
+        notifier,
+        audit,
+        host_model(settings),
+        base_urls=base_urls(database.accounts.find_person, settings),
     )
 
     # The tool registry is filled last: the library checks specs against it, and some tools call the library.
@@ -215,8 +221,13 @@ def build_services(shared: SharedServices, *, random: Callable[[], float] = rand
         canvases=database.canvases,
         max_attempts=settings.max_attempts,
         max_message_bytes=settings.max_message_bytes,
+        max_queued=settings.limits_of_account.queued_runs,
     )
-    quota = StreamQuota(settings.max_streams)
+    instance_id = new_worker_id()
+    usage = AccountUsage(
+        settings.limits_of_account, database.usage, instance_id, is_shared=settings.on_postgres
+    )
+    quota = StreamQuota(settings.max_streams, usage)
     tail_memory = TailMemory(settings.tail_bytes)
 
     def tails(kind: LogKind, source: LogSource) -> Tails:
@@ -241,8 +252,9 @@ def build_services(shared: SharedServices, *, random: Callable[[], float] = rand
         tools=shared.tools,
         audit=audit,
         limits=action_limits(settings),
-        instance_id=new_worker_id(),
+        instance_id=instance_id,
         approval_by=shared.settings.find_approval,
+        usage=usage,
     )
     actions = ActionService(
         parts, executor, shared.outputs, notifier, single_process=not settings.on_postgres
@@ -291,6 +303,7 @@ def build_services(shared: SharedServices, *, random: Callable[[], float] = rand
         secrets=shared.secrets,
         connections=shared.connections,
         models=shared.models,
+        usage=usage,
     )
 
 

@@ -29,6 +29,7 @@ from easel.host.secrets import Secrets
 from easel.host.sessions import Sessions
 from easel.host.streams import Tails
 from easel.host.tools.registry import ToolRegistry
+from easel.host.usage import AccountUsage
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,3 +64,4 @@ class Services:
     secrets: Secrets
     connections: Connections | None  # to providers; None: this host describes none
     models: ChosenModels
+    usage: AccountUsage

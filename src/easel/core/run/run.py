@@ -54,6 +54,7 @@ class NewRun:
     by: Provenance = BY_HOST  # who starts the run
     started_by: UserId | None = None  # the person who answers for it; None: Easel itself
     started_role: Role = Role.MEMBER  # of the principal that starts it
+    max_queued: int = 0  # refuse the run if its account has so many queued runs already; 0: do not count them
 
 
 @dataclass(frozen=True, slots=True)
