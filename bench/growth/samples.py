@@ -379,6 +379,11 @@ EXCLUDED: Mapping[str, str] = {
     "POST /api/chat/{session_id}": "a stream",
     "canvas.subscribe": "needs a connection",
     "canvas.unsubscribe": "needs a connection",
+    "GET /api/oauth": "the benchmark describes no provider",
+    "POST /api/oauth/{provider}/start": "the benchmark describes no provider",
+    "DELETE /api/oauth/{provider}": "the benchmark describes no provider",
+    "GET /api/oauth/{provider}/callback": "the benchmark describes no provider",
+    "GET /auth/callback": "the benchmark describes no provider",
     "POST /sign-in": "of the sign-in page",
     "POST /sign-out": "of the sign-in page",
 }

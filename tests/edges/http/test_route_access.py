@@ -76,6 +76,9 @@ EXPECTED = {
         GET /api/secrets
         PUT /api/secrets/{name}
         DELETE /api/secrets/{name}
+        GET /api/oauth
+        POST /api/oauth/{provider}/start
+        DELETE /api/oauth/{provider}
     """,
     "operator": """
         GET /metrics
@@ -86,6 +89,8 @@ EXPECTED = {
         GET /
         POST /sign-in
         POST /sign-out
+        GET /api/oauth/{provider}/callback
+        GET /auth/callback
         GET /canvas/{agent_id}/{canvas_id}
         GET /canvas-view/{token}/{file:path}
         GET /ui/{file}
