@@ -249,7 +249,7 @@ async def _on_postgres(setting: Setting, variant: Variant, accounts: int) -> Asy
             for table in variant.tables:
                 await connection.execute(table)
             await connection.executemany(
-                "insert into accounts (account_id, name) values ($1, $1) on conflict do nothing",
+                "insert into accounts (account_id) values ($1) on conflict do nothing",
                 [(name,) for name in names],
             )
             if variant.tables:

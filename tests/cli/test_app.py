@@ -99,7 +99,12 @@ REFUSALS: list[tuple[str, list[str], dict[str, str], list[str]]] = [
         {"TOKEN": "abc"},
         ["EASEL_TOKEN", "16", "0.0.0.0"],
     ),
-    ("unknown user", ["token", "create", "--kind", "user", "--user", "ann"], {}, ["no user ann", "owner"]),
+    (
+        "unknown user",
+        ["token", "create", "--kind", "user", "--user", "ann"],
+        {},
+        ["no user ann", "easel user list"],
+    ),
     (
         "reserved node id",
         ["node", "--id", "gsv", "--url", "ws://127.0.0.1:1/ws"],

@@ -96,6 +96,6 @@ async def harness(
     database = await open_sqlite(tmp_path / "easel.db", clock=clock, synchronous="normal")
     await database.migrate()
     harness = ArtifactHarness(database, location, clock)
-    await harness.sql("insert into accounts (account_id, kind, name) values ('mallory', 'person', 'mallory')")
+    await harness.sql("insert into accounts (account_id) values ('mallory')")
     yield harness
     await database.close()

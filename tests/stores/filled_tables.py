@@ -134,8 +134,12 @@ def canvas_version_asset_rows(count: int = ROWS, /, **columns: str) -> Rows:
 
 
 FILL = [
-    rows("accounts", 1_000, account_id="'user' || n", kind="'person'", name="'user' || n"),
+    rows("accounts", 1_000, account_id="'user' || n", kind="'person'"),
     rows("people", 1_000, user_id="'user' || n"),
+    rows("accounts", 1_000, account_id="'team' || n", kind="'team'"),
+    rows("team_members", 1_000, account_id="'team' || n", user_id="'user' || n", role="'member'"),
+    rows("team_members", 1_000, account_id="'team0'", user_id="'user' || n", role="'viewer'"),
+    rows("ended_accounts", account_id="'ended' || n"),
     session_rows(session_id="'s' || n", title="'title ' || n", last_thread_seq="1"),
     session_rows(1, session_id="'big'", title="'big'", last_thread_seq=f"{BIG}"),
     run_rows(run_id="'r' || n", session_id="'s' || n", idempotency_key="'key' || n"),
@@ -288,6 +292,8 @@ FILL = [
     rows(
         "tokens",
         token_id="'token' || n",
+        user_id="'owner'",
+        role="'admin'",
         account_id="'user' || n % 1000",
         kind="'user'",
         name="'name'",
@@ -338,7 +344,10 @@ FILL = [
         first_seq="1",
         last_seq="1",
     ),
-    rows("ended_sign_ins", sign_in_id="'sign_in' || n", account_id="'owner'", forget_at=FUTURE),
+    rows("departures", account_id="'team1'", user_id="'user' || n"),
+    rows("identities", issuer="'https://issuer'", subject="'subject' || n", user_id="'user' || n % 1000"),
+    rows("invitations", digest="'digest' || n", user_id="'user' || n % 1000", expires_at=FUTURE),
+    rows("sign_ins", sign_in_id="'sign_in' || n", user_id="'user' || n % 1000", expires_at=FUTURE),
 ]
 
 # Tables that cannot grow, each with its reason.

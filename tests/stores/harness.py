@@ -96,8 +96,17 @@ class Store:
 
     async def add_user(self, name: str) -> AccountId:
         """Create a person with an account of the same id."""
-        await self.sql(f"insert into accounts (account_id, name) values ('{name}', '{name}')")
+        await self.sql(f"insert into accounts (account_id) values ('{name}')")
         await self.sql(f"insert into people (user_id) values ('{name}')")
+        return AccountId(name)
+
+    async def add_team(self, name: str, **roles: str) -> AccountId:
+        """Create a team with the roles of its members."""
+        await self.sql(f"insert into accounts (account_id, kind) values ('{name}', 'team')")
+        for user, role in roles.items():
+            await self.sql(
+                f"insert into team_members (account_id, user_id, role) values ('{name}', '{user}', '{role}')"
+            )
         return AccountId(name)
 
     async def purge(self) -> int:
@@ -120,7 +129,8 @@ class Store:
             "delete from nodes",
             "delete from calls",
             "delete from tokens",
-            "delete from ended_sign_ins",
+            "delete from sign_ins",
+            "delete from ended_accounts",
             "delete from settings",
             "delete from secrets",
             "delete from account_events",

@@ -78,6 +78,7 @@ SAMPLES: dict[str, tuple[Any, ...]] = {
     "delay": (1.0,),
     "deltas": (["{}", "{}"],),
     "digest": ("new_digest",),
+    "display_name": (None,),
     "draft_no": (20,),
     "edge_id": ("edge", None),
     "ended_lease": ('{"provenance": {}}',),
@@ -227,6 +228,7 @@ SAMPLES: dict[str, tuple[Any, ...]] = {
     "unheard": (True,),
     "until": (SOON,),
     "unwatched": (True, False),
+    "user_id": ("owner",),
     "account_id": ("owner",),
     "account_ids": (["owner", "owner"],),
     "value": ("1",),
@@ -242,6 +244,10 @@ SAMPLES: dict[str, tuple[Any, ...]] = {
 # Parameters whose meaning differs in one statement.
 _OLD = {"before": (LONG_AGO, SOON)}
 SAMPLES_OF: dict[str, dict[str, tuple[Any, ...]]] = {
+    "add_account": {"account_id": ("new-name",), "kind": ("team",)},
+    "add_person": {"account_id": ("team5",)},
+    "create_token": {"role": ("admin",), "kind": ("node",)},
+    "set_member": {"account_id": ("team5",), "role": ("viewer",)},
     "add_record": {"seq": (10_001,), "storage_class": ("audit",)},
     "add_references": {"canvas_id": (None,)},
     "append_batches": {"ends_as": (["completed", None],), "spoken": ([1, 1],)},

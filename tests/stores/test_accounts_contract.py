@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
-from easel.core.account import Person
+from easel.core.account import AccountKind, Member, Person
 from easel.core.artifact.artifact import account_folder
+from easel.core.principal import Role
 from easel.core.token import TokenKind, digest_of, principal_of
-from easel.ids import OWNER, AccountId, SessionId, UserId
+from easel.ids import OWNER, AccountId, SessionId, UserId, new_token_id
 from easel.stores.blobs.store import open_blobs
 from tests.requirements import rule
-from tests.stores.harness import CLAIM_SECONDS, A, B, Store, new_run
+from tests.stores.harness import CLAIM_SECONDS, CONSTRAINT_ERRORS, A, B, Store, new_run
 from tests.stores.test_canvas_refresh_contract import EVERY, POLL, advance_clock, claim_jobs
 from tests.stores.test_canvas_refresh_contract import create_canvas as create_refreshed_canvas
 from tests.stores.test_canvases_contract import create_canvas
@@ -58,7 +60,7 @@ async def test_person_is_found_with_whether_they_operate_the_host(
     store: Store, accounts: AccountStore
 ) -> None:
     ada = await store.add_user("ada")
-    await store.sql("insert into accounts (account_id, name, kind) values ('team', 'team', 'team')")
+    await store.add_team("team")
     assert await accounts.find_person(OWNER) == Person(UserId(OWNER), is_operator=True)
     assert await accounts.find_person(ada) == Person(UserId(ada), is_operator=False)
     assert await accounts.find_person(AccountId("team")) is None
@@ -68,26 +70,93 @@ async def test_person_is_found_with_whether_they_operate_the_host(
 
 
 @rule("RS-76")
+async def test_name_is_given_once(store: Store, accounts: AccountStore) -> None:
+    ada, devs = AccountId("ada"), AccountId("devs")
+    assert await accounts.add(ada, AccountKind.PERSON, "Ada L.")
+    assert await accounts.add(devs, AccountKind.TEAM)
+    assert await accounts.find_person(ada) == Person(UserId(ada), is_operator=False, display_name="Ada L.")
+    assert await accounts.find_person(devs) is None
+    for name in (ada, devs, OWNER):
+        assert not await accounts.add(name, AccountKind.PERSON)
+    await store.sql("insert into ended_accounts (account_id) values ('bob')")
+    assert not await accounts.add(AccountId("bob"), AccountKind.TEAM)
+    with pytest.raises(CONSTRAINT_ERRORS):
+        await accounts.add(AccountId("A_b"), AccountKind.TEAM)
+
+
+@rule("RS-76")
+async def test_only_a_team_has_members(store: Store, accounts: AccountStore) -> None:
+    ada, devs = UserId(await store.add_user("ada")), await store.add_team("devs")
+    assert await accounts.set_member(devs, ada, Role.VIEWER)
+    assert await accounts.set_member(devs, ada, Role.ADMIN)
+    assert not await accounts.set_member(OWNER, ada, Role.ADMIN)
+    assert not await accounts.set_member(devs, UserId("nobody"), Role.ADMIN)
+    assert await store.sql("select user_id, role from team_members") == [{"user_id": "ada", "role": "admin"}]
+
+
+@rule("RS-76")
 @pytest.mark.parametrize("token_kind", list(TokenKind))
 async def test_token_is_not_found_while_its_account_is_disabled(store: Store, token_kind: TokenKind) -> None:
     tokens, ada = store.database.tokens, await store.add_user("ada")
     made = await tokens.create(new_token(token_kind, user=ada))
     assert made is not None
-    expected = principal_of(made, Person(UserId(ada), is_operator=False))
+    expected = principal_of(made, Member(ada, Person(UserId(ada), is_operator=False), Role.ADMIN))
     assert await tokens.find_by_digest(digest_of("s")) == await tokens.find_by_id(made.token_id) == expected
     await disable(store, ada)
     assert await tokens.find_by_digest(digest_of("s")) is None
     assert await tokens.find_by_id(made.token_id) is None
-    assert await tokens.filter_valid([made.token_id]) == set()
+    assert await tokens.list_valid([made.token_id]) == []
     await enable(store, ada)
-    assert await tokens.filter_valid([made.token_id]) == {made.token_id}
+    assert await tokens.list_valid([made.token_id]) == [expected]
 
 
 @rule("RS-76")
-async def test_token_of_kind_user_is_not_valid_for_a_team(store: Store) -> None:
-    await store.sql("insert into accounts (account_id, name, kind) values ('team', 'team', 'team')")
-    await store.database.tokens.create(new_token(TokenKind.USER, user=AccountId("team")))
-    assert await store.database.tokens.find_by_digest(digest_of("s")) is None
+@pytest.mark.parametrize("token_kind", list(TokenKind))
+async def test_token_for_a_team_has_the_lower_role_of_itself_and_its_person(
+    store: Store, token_kind: TokenKind
+) -> None:
+    tokens, ada, team = store.database.tokens, UserId(await store.add_user("ada")), AccountId("devs")
+    new = replace(new_token(token_kind), account_id=team, user_id=ada)
+    assert await tokens.create(new) is None, "no such team"
+    await store.add_team("devs")
+    assert await tokens.create(new) is None, "not a member of it"
+    for held, given, effective in (
+        ("admin", Role.MEMBER, Role.MEMBER),
+        ("member", Role.ADMIN, Role.MEMBER),
+        ("viewer", Role.ADMIN, Role.VIEWER),
+    ):
+        await store.database.accounts.set_member(team, ada, Role(held))
+        made = replace(new, token_id=new_token_id(), role=given, digest=digest_of(held))
+        assert await tokens.create(made) is not None
+        found = await tokens.find_by_digest(digest_of(held))
+        if token_kind is TokenKind.NODE:
+            assert (found is None) == (held == "viewer"), "a viewer has no nodes"
+            continue
+        assert found is not None
+        assert (found.account_id, found.role, found.responsible) == (team, effective, ada)
+        assert found.is_person == (token_kind is TokenKind.USER)
+    await store.sql("delete from team_members")
+    assert await tokens.find_by_digest(digest_of("admin")) is None
+
+
+@rule("RS-76")
+async def test_token_ends_with_its_expiry_and_with_its_person(store: Store) -> None:
+    tokens, ada = store.database.tokens, await store.add_user("ada")
+    await store.add_team("devs", ada="admin")
+    made = await tokens.create(replace(new_token(), account_id=AccountId("devs"), user_id=UserId(ada)))
+    short = await tokens.create(replace(new_token(text="short"), seconds=3600.0))
+    assert made is not None
+    assert short is not None
+    assert short.expires_at is not None
+    await tokens.note_use([made.token_id])
+    used = await tokens.find(AccountId("devs"), made.token_id)
+    assert used is not None
+    assert used.last_used_at is not None
+    assert await tokens.find(OWNER, made.token_id) is None
+    assert len(await tokens.list_valid([made.token_id, short.token_id])) == 2
+    await store.sql(f"update tokens set expires_at = {store.ago(1)} where token_id = '{short.token_id}'")
+    await disable(store, ada)
+    assert await tokens.list_valid([made.token_id, short.token_id]) == []
 
 
 @rule("RS-76")

@@ -11,9 +11,10 @@ import pytest_asyncio
 
 from easel.core.action.execution import ExecutionStatus
 from easel.core.audit.record import StorageClass
+from easel.core.principal import Role
 from easel.core.run.status import Status
 from easel.core.token import NewToken, TokenKind
-from easel.ids import OWNER, AccountId, CanvasId, SessionId
+from easel.ids import OWNER, AccountId, CanvasId, SessionId, UserId
 from tests.stores.filled_tables import (
     PAST,
     Rows,
@@ -228,6 +229,8 @@ async def test_tokens_are_listed_per_user_and_together(filled: Store):
                 token_id=f"tok_{number}",
                 account_id=user,
                 kind=TokenKind.USER,
+                user_id=UserId(user),
+                role=Role.ADMIN,
                 name="name",
                 node_id=None,
                 digest=f"digest{number}",

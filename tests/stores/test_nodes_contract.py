@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
+from easel.core.account import Member, Person
 from easel.core.call import CALL_MOVES, LOST, Answer, CallStatus, NewCall
+from easel.core.principal import Role
 from easel.core.token import NewToken, TokenKind, digest_of, principal_of
 from easel.core.tool.definition import ToolDefinition
 from easel.core.tool.node import Node
-from easel.ids import OWNER, AccountId, CallId, new_call_id, new_connection_id, new_token_id
+from easel.ids import OWNER, AccountId, CallId, UserId, new_call_id, new_connection_id, new_token_id
 from easel.stores import named_sql
 from tests.requirements import rule
 from tests.stores.harness import CONSTRAINT_ERRORS, Store, other_connection, wait_for_blocked_statement
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from easel.host.ports import CallStore, NodeStore, TokenStore
 
 TTL_SECONDS = 3600.0
+OWNER_MEMBER = Member(OWNER, Person(UserId(OWNER), is_operator=True), Role.ADMIN)
 SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {"command": {"type": "string", "x-shell": True}, "ü": {}},
@@ -440,6 +443,8 @@ def new_token(
         token_id=new_token_id(),
         account_id=user,
         kind=kind,
+        user_id=UserId(user),
+        role=Role.ADMIN,
         name="a name",
         node_id=node_id,
         digest=digest_of(text),
@@ -458,7 +463,7 @@ async def test_token_is_found_by_its_digest_until_revoked(tokens: TokenStore, st
         "laptop",
     )
     found = await tokens.find_by_digest(digest_of("s"))
-    assert found == await tokens.find_by_id(made.token_id) == principal_of(made, None)
+    assert found == await tokens.find_by_id(made.token_id) == principal_of(made, OWNER_MEMBER)
     assert await tokens.find_by_digest(digest_of("t")) is None
     other = await tokens.create(new_token(text="other"))
     assert other is not None
@@ -467,7 +472,8 @@ async def test_token_is_found_by_its_digest_until_revoked(tokens: TokenStore, st
     assert revoked.revoked_at is not None
     assert await tokens.find_by_digest(digest_of("s")) is None
     assert await tokens.find_by_id(made.token_id) is None
-    assert await tokens.filter_valid([made.token_id, other.token_id, "tok_x"]) == {other.token_id}
+    valid = await tokens.list_valid([made.token_id, other.token_id, "tok_x"])
+    assert [principal.token_id for principal in valid] == [other.token_id]
     assert await tokens.revoke(made.token_id) is None
     assert await tokens.list_tokens(OWNER) == await tokens.list_tokens(None) == [revoked, other]
     assert "'s'" not in str(await store.sql("select * from tokens"))

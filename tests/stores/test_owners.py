@@ -35,6 +35,9 @@ EXCEPTIONS = {
         runs: append_batch append_batches append_last_batch release_claim renew_claim
             renew_claims repeated_batch requested_cancels
     """,
+    "inserts the row of the account that the transaction has just created": """
+        accounts: add_person
+    """,
     "by the id of a run, whose account was compared in this statement, its transaction or before it": """
         runs: cancel_queued events_after flag_cancel give_turn log_heads pass_turn
         turns: list_turns read_logs
@@ -53,13 +56,12 @@ EXCEPTIONS = {
         references: confirm_run_references find_pruned_runs release_run_references run_mentions
             run_references
         runs: delete_events list_prunable_runs trim_log trim_logs trim_thread
-        sign_ins: delete_expired_sign_ins
     """,
     "a credential, which says whose account it is, and its administration by the operator": """
         secrets: list_other_secrets
         settings: list_other_secrets
-        sign_ins: revoked_sign_ins
-        tokens: bind_token list_tokens revoke_token token_by_digest token_by_id valid_tokens
+        sign_ins: signed_in
+        tokens: bind_token list_tokens note_use revoke_token
     """,
     "the audit chain is one for all accounts, and only operators read it": """
         audit: count_records end_of_chain list_records list_records_of_action newest_records

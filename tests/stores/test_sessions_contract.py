@@ -315,7 +315,7 @@ async def test_deleted_session_deletes_everything_and_its_worker_writes_nothing(
 async def test_session_of_another_user_is_not_found(
     runs: RunStore, sessions: SessionStore, store: Store
 ) -> None:
-    await store.sql("insert into accounts (account_id, kind, name) values ('mallory', 'person', 'mallory')")
+    await store.sql("insert into accounts (account_id) values ('mallory')")
     await runs.enqueue(question_run("secret", user=AccountId("mallory")))
     assert await sessions.get(OWNER, TALK) is None
     assert await sessions.bounds(OWNER, TALK) is None

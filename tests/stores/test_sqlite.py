@@ -64,7 +64,7 @@ def count(connection: sqlite3.Connection, table: str) -> int:
 
 def add_user(name: str) -> Any:
     return lambda connection: connection.execute(
-        "insert into accounts (account_id, kind, name) values (?, 'person', ?)", (name, name)
+        "insert into accounts (account_id) values (?)", (name,)
     ).fetchall()
 
 
@@ -113,7 +113,8 @@ async def test_failed_write_is_rolled_back_without_the_others(database: SqliteDa
     assert database.commits == before + 2
     names = await database.read(
         lambda connection: [
-            row["name"] for row in connection.execute("select name from accounts order by name").fetchall()
+            row["account_id"]
+            for row in connection.execute("select account_id from accounts order by account_id").fetchall()
         ]
     )
     assert names == ["first", "last", "owner"]
@@ -183,9 +184,9 @@ async def test_write_beyond_the_queue_limit_is_unavailable(
         queued = asyncio.gather(*(database.write(add_user(f"u{nth}")) for nth in range(4)))
         await asyncio.sleep(0)
         with pytest.raises(Unavailable):
-            await database.write(add_user("too many"))
+            await database.write(add_user("too-many"))
     await queued
-    await database.write(add_user("below the limit"))
+    await database.write(add_user("below-the-limit"))
 
 
 async def test_reader_cannot_write(database: SqliteDatabase) -> None:

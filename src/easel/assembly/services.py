@@ -24,10 +24,9 @@ from easel.host.actions.live_output import LiveOutputs
 from easel.host.actions.refresh import RefreshScheduler
 from easel.host.actions.service import ActionService
 from easel.host.actions.transitions import ActionLimits, ActionResources
-from easel.host.auth.cookies import COOKIE_SECONDS, Cookies
+from easel.host.auth.cookies import Cookies
 from easel.host.auth.credentials import Credentials
 from easel.host.auth.revocation import Revocation
-from easel.host.auth.revoked_sign_ins import RevokedSignIns
 from easel.host.auth.throttle import SignInThrottle
 from easel.host.boards.service import Boards
 from easel.host.boards.tools import board_tools
@@ -196,9 +195,10 @@ def build_services(shared: SharedServices, *, random: Callable[[], float] = rand
     artifacts, notifier, audit = resources.artifacts, database.notifier, resources.audit
     token = owner_token(settings)
     audit.add_secret(token)
-    sign_ins = RevokedSignIns(database.sign_ins, notifier, keep_seconds=COOKIE_SECONDS)
     throttle = SignInThrottle(settings.sign_in_failures)
-    credentials = Credentials(database.tokens, database.accounts, [owner_credential(token)], throttle)
+    credentials = Credentials(
+        database.tokens, database.accounts, database.sign_ins, [owner_credential(token)], throttle
+    )
     queue = RunQueue(
         database.runs,
         artifacts,
@@ -244,14 +244,13 @@ def build_services(shared: SharedServices, *, random: Callable[[], float] = rand
         artifacts,
         audit,
         credentials,
-        sign_ins,
         key=derive_key(resources.signing_key, token, "canvas view"),
         max_state_bytes=settings.max_state_bytes,
     )
     return Services(
         credentials=credentials,
-        cookies=Cookies(credentials, sign_ins, derive_key(resources.signing_key, token, "cookie")),
-        revocation=Revocation(credentials, sign_ins),
+        cookies=Cookies(credentials, database.sign_ins, derive_key(resources.signing_key, token, "cookie")),
+        revocation=Revocation(credentials, database.sign_ins, notifier),
         audit=audit,
         artifacts=artifacts,
         boards=shared.boards,

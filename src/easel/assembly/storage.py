@@ -22,13 +22,14 @@ import structlog
 
 from easel import fs
 from easel.core.audit.chain import parse_position
+from easel.core.principal import Role
 from easel.core.token import NewToken, TokenKind, digest_of
 from easel.errors import BadSettings, Unavailable
 from easel.host.audit.audit import Audit
 from easel.host.audit.chain import ChainProgress, verify
 from easel.host.auth.tokens import Tokens
 from easel.host.ports import BlobStore
-from easel.ids import OWNER
+from easel.ids import OWNER, UserId
 from easel.settings import Settings
 
 if TYPE_CHECKING:
@@ -276,6 +277,8 @@ def owner_credential(token: str) -> NewToken:
         token_id=OWNER_TOKEN_ID,
         account_id=OWNER,
         kind=TokenKind.USER,
+        user_id=UserId(OWNER),
+        role=Role.ADMIN,
         name="owner",
         node_id=None,
         digest=digest_of(token),

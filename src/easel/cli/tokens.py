@@ -11,20 +11,32 @@ from easel.errors import BadInput, NotFound
 app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
-    help="""Manage tokens for tool nodes, for programs, and for more browsers of the owner.
+    help="""Manage tokens for tool nodes, for programs, and for browsers of people.
 
-    This version has one user, the owner: every token acts for the owner. Each can be revoked.""",
+    A token has a person and an account: the person's own, or a team's. It never has more rights there than
+    the person has. Each can be revoked.""",
 )
 
 UserOption = Annotated[
-    str, typer.Option("--user", metavar="USER", help="User that the token acts for: owner, the only user.")
+    str, typer.Option("--user", metavar="USER", help="Person who acts with the token, or answers for it.")
+]
+AccountOption = Annotated[
+    str | None,
+    typer.Option("--account", metavar="NAME", help="Account that the token reaches; by default USER's own."),
+]
+RoleOption = Annotated[
+    str,
+    typer.Option("--role", metavar="ROLE", help="The most that the token may do: viewer, member or admin."),
+]
+DaysOption = Annotated[
+    int | None, typer.Option("--days", metavar="DAYS", help="Days until it expires; by default never.")
 ]
 KindOption = Annotated[
     str,
     typer.Option(
         "--kind",
         metavar="KIND",
-        help="node (a tool node and nothing else), service (a program) or user (the owner, in a browser).",
+        help="node (a tool node and nothing else), service (a program) or user (the person).",
     ),
 ]
 NameOption = Annotated[
@@ -45,13 +57,17 @@ OnlyNodeOption = Annotated[
 def create_token(
     user: UserOption = "owner",
     kind: KindOption = "node",
+    account: AccountOption = None,
+    role: RoleOption = "admin",
     name: NameOption = None,
     node: OnlyNodeOption = None,
+    days: DaysOption = None,
     data: DataOption = None,
 ) -> None:
     """Create a token and print it, once: only its digest is stored. Works while an Easel is running.
 
-    Example: `easel token create --user owner --kind node --name laptop`
+    Examples: `easel token create --user owner --kind node --name laptop`;
+    `easel token create --user ada --account devs --kind service --role viewer --days 90`
     """
     from easel.assembly.storage import open_token_admin
     from easel.core.token import TokenKind
@@ -61,16 +77,22 @@ def create_token(
     async def create() -> None:
         async with open_token_admin(settings) as tokens:
             try:
-                token, secret = await tokens.create(user, kind, name=name, node_id=node)
+                token, secret = await tokens.create(
+                    user, kind, account_id=account, role=role, name=name, node_id=node, days=days
+                )
             except BadInput as problem:
                 # The message names the protocol's field `client.id`; here the user gave the option `--node`.
                 raise BadInput(problem=problem.message.replace("client.id", "--node", 1)) from None
             except NotFound:
+                where = "" if account is None else f" who is a member of {account[:100]}"
                 raise BadInput(
-                    problem=f"There is no user {user[:100]}: this version has one user, owner."
+                    problem=f"There is no user {user[:100]}{where}; `easel user list` lists them."
                 ) from None
         typer.echo(secret)
-        note = f"Created {token.token_id}, a {token.kind.value} token for {token.account_id}."
+        note = f"Created {token.token_id}, a {token.kind.value} token of {token.user_id}"
+        note += f" for {token.account_id}, with the role {token.role.value} at most."
+        if token.expires_at is not None:
+            note += f" It expires on {token.expires_at:%Y-%m-%d}."
         if token.node_id is not None:
             note += f" It can connect only as the node {token.node_id}."
         elif token.kind is TokenKind.NODE:
@@ -82,8 +104,8 @@ def create_token(
 
 @app.command("list")
 def list_tokens(
-    user: Annotated[
-        str | None, typer.Option("--user", metavar="USER", help="Only the tokens of this user.")
+    account: Annotated[
+        str | None, typer.Option("--account", metavar="NAME", help="Only the tokens of this account.")
     ] = None,
     data: DataOption = None,
 ) -> None:
@@ -97,12 +119,16 @@ def list_tokens(
 
     async def print_tokens() -> None:
         async with open_token_admin(settings) as tokens:
-            for token in await tokens.list_tokens(user):
+            for token in await tokens.list_tokens(account):
                 only = f" (only as {token.node_id})" if token.node_id else ""
                 created = f"created {token.created_at:%Y-%m-%d %H:%M} UTC"
                 revoked = f"  revoked {token.revoked_at:%Y-%m-%d %H:%M} UTC" if token.revoked_at else ""
-                about = f"{token.kind.value:<7}  {token.account_id}  {token.name}{only}"
-                typer.echo(f"{token.token_id}  {about}  {created}{revoked}")
+                expires = f"  expires {token.expires_at:%Y-%m-%d}" if token.expires_at else ""
+                used = f"  last used {token.last_used_at:%Y-%m-%d %H:%M} UTC" if token.last_used_at else ""
+                about = f"{token.kind.value:<7}  {token.account_id}  {token.user_id}  {token.role.value}"
+                typer.echo(
+                    f"{token.token_id}  {about}  {token.name}{only}  {created}{expires}{used}{revoked}"
+                )
 
     run_short(print_tokens)
 

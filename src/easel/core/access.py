@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from easel.core.principal import Principal, PrincipalKind, Role
 from easel.errors import Forbidden
 
-_RANKS = {role: rank for rank, role in enumerate((Role.VIEWER, Role.MEMBER, Role.ADMIN))}
+_RANKS = {role: rank for rank, role in enumerate(Role)}
 
 
 @dataclass(frozen=True, slots=True)

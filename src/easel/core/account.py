@@ -1,8 +1,26 @@
-"""An account: a person or a team, the owner of rows. A person is also a user, who acts. RS-76"""
+"""Accounts, the owners of rows: a person or a team. The id of an account is its name. RS-76
 
+A name is never changed, and never given again after its account was deleted. Everybody is admin of their own
+account; in a team a person has the role of a member.
+"""
+
+import re
 from dataclasses import dataclass
+from enum import StrEnum
 
-from easel.ids import UserId
+from easel.core.principal import Role
+from easel.errors import BadInput
+from easel.ids import AccountId, UserId
+
+MAX_NAME_LENGTH = 63
+MAX_DISPLAY_NAME_LENGTH = 100
+
+_NAME = re.compile(rf"[a-z0-9-]{{1,{MAX_NAME_LENGTH}}}")
+
+
+class AccountKind(StrEnum):
+    PERSON = "person"
+    TEAM = "team"
 
 
 @dataclass(frozen=True, slots=True)
@@ -11,3 +29,22 @@ class Person:
 
     user_id: UserId
     is_operator: bool
+    display_name: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A person in an account, with the role that they have there."""
+
+    account_id: AccountId
+    person: Person
+    role: Role
+
+
+def check_account_name(name: str) -> AccountId:
+    """Return the name of a new account as its id. Raises `BadInput`."""
+    if _NAME.fullmatch(name) is None:
+        raise BadInput(
+            problem=f"A name must be 1 to {MAX_NAME_LENGTH} of a-z, 0-9 and `-`, not {name[:100]!r}."
+        )
+    return AccountId(name)

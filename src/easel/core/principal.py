@@ -19,6 +19,11 @@ class Role(StrEnum):
     ADMIN = "admin"  # also secrets, settings, audit and debug
 
 
+def lower_role(one: Role, other: Role) -> Role:
+    """Return the role with fewer rights. A credential never has more than the person behind it. RS-76"""
+    return min(one, other, key=list(Role).index)
+
+
 class PrincipalKind(StrEnum):
     """The kind of actor that acts in an account.
 
@@ -48,6 +53,7 @@ class Principal:
     role: Role = Role.VIEWER  # the default has the fewest rights
     is_operator: bool = False  # administers the host, and reads no other account's rows
     user_id: UserId | None = None  # the person who acts; None for a program
+    on_behalf_of: UserId | None = None  # who answers for a program: made its token, or started its run
     token_id: str | None = None  # the token that authenticated the request
     only_node: str | None = None  # the node id that a node's token is bound to; None: not bound yet
     sign_in_id: str | None = None  # the browser sign-in of the request; valid until sign-out
@@ -56,6 +62,8 @@ class Principal:
     def __post_init__(self) -> None:
         if self.user_id is not None and self.kind is not PrincipalKind.USER:
             raise ValueError(f"a principal of kind {self.kind} must not have a user_id")
+        if self.user_id is not None and self.on_behalf_of is not None:
+            raise ValueError("a person acts on behalf of nobody else")
 
     @property
     def may_debug(self) -> bool:
@@ -65,6 +73,11 @@ class Principal:
     @property
     def is_person(self) -> bool:
         return self.user_id is not None
+
+    @property
+    def responsible(self) -> UserId | None:
+        """The person who acts or answers for the program that acts; None for Easel itself. RS-77"""
+        return self.on_behalf_of if self.user_id is None else self.user_id
 
     @property
     def actor_kind(self) -> ActorKind:
@@ -83,9 +96,18 @@ class Principal:
 
 def as_program(principal: Principal, kind: PrincipalKind, name: str | None = None) -> Principal:
     """Return the principal of a program that acts for this one: it is no person and no operator."""
+    responsible = principal.responsible
     role = Role.VIEWER if kind is PrincipalKind.NODE else principal.role
     name = principal.name if name is None else name
-    return replace(principal, name=name, kind=kind, role=role, is_operator=False, user_id=None)
+    return replace(
+        principal,
+        name=name,
+        kind=kind,
+        role=role,
+        is_operator=False,
+        user_id=None,
+        on_behalf_of=responsible,
+    )
 
 
 def host_for(account_id: AccountId) -> Principal:

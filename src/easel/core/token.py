@@ -1,8 +1,9 @@
 """A token: the credential of a person, a node or a service in one account. Only its digest is stored.
 
-A node's token can only be used to connect as a node. If it is stolen, it gives access to the calls of that
-node and to no other rows of the account. A node's token is bound to one node id: when it is created, or at
-its first connection. RS-68
+A token has a person, who acts with it or made it for a program, and a role: it never has more rights than the
+person has in the account at that time. A node's token can only be used to connect as a node. If it is stolen,
+it gives access to the calls of that node and to no other rows of the account. A node's token is bound to one
+node id: when it is created, or at its first connection. RS-68, RS-76
 """
 
 import hashlib
@@ -11,13 +12,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from easel.core.account import Person
-from easel.core.principal import Principal, PrincipalKind, Role
+from easel.core.account import Member
+from easel.core.principal import Principal, PrincipalKind, Role, lower_role
 from easel.errors import BadInput
-from easel.ids import AccountId
+from easel.ids import AccountId, UserId
 
 PREFIX = "easel_"  # lets secret scanners recognise a leaked token
 MAX_NAME_LENGTH = 100
+MAX_DAYS = 3_650  # until a token expires
 
 _TOKEN = re.compile(re.escape(PREFIX) + r"[A-Za-z0-9_-]{43}")
 
@@ -33,9 +35,13 @@ class Token:
     token_id: str
     account_id: AccountId
     kind: TokenKind
+    user_id: UserId
+    role: Role
     name: str
     node_id: str | None  # the only node id that may connect with this token; None: not bound yet
     created_at: datetime
+    expires_at: datetime | None = None
+    last_used_at: datetime | None = None
     revoked_at: datetime | None = None
 
 
@@ -44,28 +50,28 @@ class NewToken:
     token_id: str
     account_id: AccountId
     kind: TokenKind
+    user_id: UserId
+    role: Role
     name: str
     node_id: str | None
     digest: str
+    seconds: float | None = None  # until it expires
 
 
-def principal_of(token: Token | NewToken, person: Person | None) -> Principal | None:
-    """Return the principal of a token. None for a user's token whose account is not that of a person.
+def principal_of(token: Token | NewToken, member: Member) -> Principal:
+    """Return the principal of a token, whose person is this member of its account.
 
-    Everybody is admin of their own account, and so are their services. Only in person is an operator one:
-    tokens of the operator's services and nodes are not. RS-76
+    Only in person is an operator one: tokens of the operator's services and nodes are not. RS-76
     """
     is_person = token.kind is TokenKind.USER
-    if is_person and person is None:
-        return None
-    user = person if is_person else None
     return Principal(
         token.account_id,
         token.name,
         PrincipalKind(token.kind.value),
-        Role.VIEWER if token.kind is TokenKind.NODE else Role.ADMIN,
-        is_operator=user is not None and user.is_operator,
-        user_id=None if user is None else user.user_id,
+        Role.VIEWER if token.kind is TokenKind.NODE else lower_role(token.role, member.role),
+        is_operator=is_person and member.person.is_operator,
+        user_id=token.user_id if is_person else None,
+        on_behalf_of=None if is_person else token.user_id,
         token_id=token.token_id,
         only_node=token.node_id,
     )

@@ -1,4 +1,4 @@
-"""Decoding of requests into structs: unknown members are ignored with a warning. RS-67
+"""Decoding of requests into structs, and of the account that they name. Unknown members are ignored. RS-67
 
 Owns which members of a request its struct does not have. A struct forbids unknown members, so that a request
 without any is decoded as fast as before; only one that is refused is searched. Does not know transports.
@@ -10,9 +10,12 @@ from typing import Any, NamedTuple, Protocol, TypeVar, cast
 
 import msgspec
 from msgspec import inspect
+from starlette.requests import HTTPConnection
 
+from easel.core.principal import Principal
 from easel.core.unknown_members import UnknownMember, review_unknown_members
-from easel.errors import HostError
+from easel.errors import BadInput, HostError, NotFound
+from easel.ids import AccountId
 
 
 class Params(msgspec.Struct, forbid_unknown_fields=True):
@@ -133,3 +136,30 @@ def _has_structs(kind: inspect.Type) -> bool:
 
 def _has_tag(members: dict[Any, Any], kind: inspect.StructType) -> bool:
     return kind.tag_field is None or members.get(kind.tag_field) == kind.tag
+
+
+# -- the account of a request ------------------------------------------------------------------------------
+
+ACCOUNT_HEADER, ACCOUNT_QUERY = "easel-account", "account"  # the query is for links, streams and sockets
+
+
+def named_account(connection: HTTPConnection) -> AccountId | None:
+    """Return the account that a request names; None: that of the credential. Raises `BadInput`."""
+    header, query = connection.headers.get(ACCOUNT_HEADER), connection.query_params.get(ACCOUNT_QUERY)
+    if header is not None and query is not None and header != query:
+        raise BadInput(problem=f"The header Easel-Account and ?{ACCOUNT_QUERY}= differ; send one of them.")
+    name = query if header is None else header
+    if name == "":
+        raise BadInput(problem=f"Easel-Account, or ?{ACCOUNT_QUERY}=, must be the name of an account.")
+    return None if name is None else AccountId(name)
+
+
+def check_account(connection: HTTPConnection, principal: Principal) -> None:
+    """Raise `NotFound` for another account than that of the token. RS-76"""
+    if named_account(connection) not in (None, principal.account_id):
+        raise account_not_found(connection)
+
+
+def account_not_found(connection: HTTPConnection) -> NotFound:
+    """Return the error for an account without rights in it, whether or not it exists."""
+    return NotFound(what="account", id=(named_account(connection) or "")[:100])

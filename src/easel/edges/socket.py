@@ -21,6 +21,7 @@ from easel.host.auth.revocation import Revocation
 DONE, REFUSED, RESTARTING = 1000, 1008, 1012  # 1012 asks the client to reconnect
 REPLACED = "Replaced by a newer connection"
 SIGNED_OUT = "Signed out."
+ROLE_CHANGED = "Your role has changed."  # with RESTARTING: the client reconnects with other rights
 NOT_SIGNED_IN = "Not signed in."
 CLOSE_SECONDS = 1.0  # time in which the close frame must be sent
 MAX_REQUESTS = 256  # at once; clients of GSV send as many
@@ -88,12 +89,21 @@ class Socket:
         self._undo.append(timer.cancel)
 
     def admit(self, principal: Principal) -> None:
-        """End the limits before sign-in, and close the connection when the credential is revoked."""
+        """End the limits before sign-in, and close the connection when the credential ends or changes."""
         self._run_undo()
         if self.is_anonymous:
             self.is_anonymous = False
             self._connection["limit_frames"](None)
-        self._undo.append(self.revocation.watch(principal, lambda: self.close_soon(REFUSED, SIGNED_OUT)))
+        self._undo.append(self.revocation.watch(principal, lambda: self._end_soon(principal)))
+
+    def _end_soon(self, principal: Principal) -> None:
+        self.start(self._end(principal))
+
+    async def _end(self, principal: Principal) -> None:
+        if await self.revocation.is_valid(principal):
+            await self.close(RESTARTING, ROLE_CHANGED)
+        else:
+            await self.close(REFUSED, SIGNED_OUT)
 
     def ping(self, seconds: float) -> None:
         """Ping the client at this interval, and disconnect it if a pong takes longer."""

@@ -138,7 +138,7 @@ def test_guide_lists_exactly_the_actions() -> None:
 # --- redaction ----------------------------------------------------------------------------------------------
 
 KEY = "sk-proj-4b8Xq1ZzYt7LmN2w"
-COOKIE = "1796284800." + "0a1b2c3d" * 8
+COOKIE = f"sign_{0:026}." + "0a1b2c3d" * 8
 SECRETS = [
     # text                                                                what must be redacted
     (f"openai said 401 for {KEY}", KEY),

@@ -16,7 +16,6 @@ from tests.edges.http.live import LiveEasel as Live
 from tests.edges.http.live import cookie_name, new_session
 from tests.requirements import rule
 from tests.support.gateway import GatewayClient, Refused
-from tests.support.principals import THE_OWNER
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ async def test_hello_lists_exactly_the_available_methods_and_events(small_easel:
 @pytest.mark.parametrize("by", ["header", "link", "cookie", "connect"])
 async def test_client_signs_in_with_header_link_cookie_or_connect(small_easel: LiveEasel, by: str) -> None:
     token = small_easel.token
-    cookie = small_easel.instances[0].services.cookies.issue(2_000_000_000, THE_OWNER)
+    cookie = small_easel.new_cookie().partition("=")[2]
     opened = {
         "header": GatewayClient.open(small_easel.base_url, token),
         "link": GatewayClient.open(small_easel.base_url, None, query=f"?token={token}"),

@@ -29,6 +29,7 @@ from easel.assembly.services import build_services, open_shared_services
 from easel.assembly.worker import build_worker
 from easel.edges.http.server import listen_on
 from easel.host.auth.tokens import Tokens
+from easel.ids import UserId
 from easel.settings import Settings
 from tests.support.postgres import execute
 from tests.support.sse import Event, Parser
@@ -293,8 +294,21 @@ class LiveEasel:
 
     def add_person(self, name: str) -> None:
         """Create a person with an account of the same id."""
-        self.sql(f"insert into accounts (account_id, name) values ('{name}', '{name}')")
+        self.sql(f"insert into accounts (account_id) values ('{name}')")
         self.sql(f"insert into people (user_id) values ('{name}')")
+
+    def add_team(self, name: str, **roles: str) -> None:
+        """Create a team with the roles of its members."""
+        self.sql(f"insert into accounts (account_id, kind) values ('{name}', 'team')")
+        for user, role in roles.items():
+            self.sql(
+                f"insert into team_members (account_id, user_id, role) values ('{name}', '{user}', '{role}')"
+            )
+
+    def new_cookie(self, user: str = "owner") -> str:
+        """Sign a person in, and return the header with the cookie of the first instance."""
+        value = self.do(self.instances[0].services.cookies.issue(UserId(user)))
+        return f"{cookie_name(self.base_url)}={value}"
 
     def new_token(self, kind: str, user: str = "owner", **options: Any) -> tuple[str, str]:
         """Create a token. Returns its id, and the token."""

@@ -162,9 +162,7 @@ def test_unknown_artifact_is_not_found(small_easel: LiveEasel, name: str) -> Non
 
 @case("O10")
 def test_artifact_of_another_user_is_not_found(easel: LiveEasel) -> None:
-    easel.sql(
-        "insert into accounts (account_id, kind, name) values ('eve', 'person', 'eve') on conflict do nothing"
-    )
+    easel.sql("insert into accounts (account_id) values ('eve') on conflict do nothing")
     key, foreign, unknown = aged_key(account_id=AccountId("eve")), id_of(b"secret"), id_of(b"nothing")
     easel.sql(
         "insert into artifacts (account_id, artifact_id, size, media_type, blob_key, is_stored) "

@@ -20,7 +20,7 @@ from tests.edges.http.canvas_pages import (
     stranger,
     view_of,
 )
-from tests.edges.http.live import LiveEasel, new_session
+from tests.edges.http.live import WAIT_SECONDS, LiveEasel, new_session
 from tests.requirements import case, rule
 from tests.support.principals import THE_OWNER, person
 from tests.support.processes import free_port
@@ -89,7 +89,8 @@ def test_view_ends_with_the_token_it_was_issued_for(easel: LiveEasel) -> None:
         assert view
         assert http.get(f"{view[1]}assets/index.js").status_code == 200
         easel.do(tokens.revoke(token.token_id))
-        assert http.get(f"{view[1]}assets/index.js").status_code == 404
+        address = f"{view[1]}assets/index.js"
+        wait_for_sync(lambda: http.get(address).status_code == 404, within=WAIT_SECONDS, what="the view ends")
 
 
 def encode(text: str) -> str:

@@ -12,7 +12,7 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
-from easel.host.auth import revoked_sign_ins
+from easel.host.auth import credentials
 from tests.edges.http.live import WAITING, LiveEasel, cookie_name, new_session
 from tests.requirements import case
 from tests.support.gateway import GatewayClient, Refused
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
 
 WAIT_SECONDS = 30.0  # a notification takes milliseconds
-TRUST_SECONDS = 1_000.0  # longer than any test: what happens sooner was caused by a notification
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgres"])
@@ -39,7 +38,10 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 @pytest.fixture(autouse=True)
 def notifications_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(revoked_sign_ins, "TRUST_SECONDS", TRUST_SECONDS)
+    async def none_changed(self: object, principals: object) -> list[object]:
+        return []
+
+    monkeypatch.setattr(credentials.Credentials, "list_changed", none_changed)
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ BODIES = {
 @pytest.fixture(scope="module")
 def foreign_run(easel: LiveEasel) -> str:
     """A run of another user, created in the store."""
-    easel.sql("insert into accounts (account_id, kind, name) values ('mallory', 'person', 'mallory')")
+    easel.sql("insert into accounts (account_id) values ('mallory')")
     new = NewRun(
         new_run_id(), AccountId("mallory"), SessionId(SHARED_SESSION), SECRET, 3, "a key of mallory", "digest"
     )

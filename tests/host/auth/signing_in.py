@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from easel.assembly.storage import derive_key, owner_credential
-from easel.host.auth.cookies import COOKIE_SECONDS, Cookies
+from easel.host.auth.cookies import Cookies
 from easel.host.auth.credentials import Credentials
 from easel.host.auth.revocation import Revocation
-from easel.host.auth.revoked_sign_ins import RevokedSignIns
 from easel.host.auth.throttle import SignInThrottle
 from easel.stores.sqlite.notifier import LocalNotifier
 
@@ -16,7 +15,6 @@ if TYPE_CHECKING:
     from easel.core.principal import Principal
     from tests.host.conftest import RunHarness
 
-NOW = 1_800_000_000.0
 KEY = "k" * 43
 TOKEN = "the right token"
 
@@ -38,15 +36,18 @@ class SigningIn:
         self.credentials = Credentials(
             database.tokens,
             database.accounts,
+            database.sign_ins,
             [owner_credential(token)],
             throttle or SignInThrottle(1_000),
             recheck_seconds=recheck_seconds,
         )
-        self.sign_ins = RevokedSignIns(
-            database.sign_ins, notifier or LocalNotifier(), keep_seconds=COOKIE_SECONDS
+        self.cookies = Cookies(self.credentials, database.sign_ins, derive_key(key, token, "cookie"))
+        self.revocation = Revocation(
+            self.credentials,
+            database.sign_ins,
+            notifier or LocalNotifier(),
+            recheck_seconds=recheck_seconds,
         )
-        self.cookies = Cookies(self.credentials, self.sign_ins, derive_key(key, token, "cookie"))
-        self.revocation = Revocation(self.credentials, self.sign_ins, recheck_seconds=recheck_seconds)
 
     async def by_token(self, token: str = TOKEN) -> Principal:
         principal = await self.credentials.authenticate(token)
@@ -54,6 +55,6 @@ class SigningIn:
         return principal
 
     async def by_cookie(self, cookie: str) -> Principal:
-        principal = await self.cookies.check(cookie, NOW)
+        principal = await self.cookies.check(cookie)
         assert principal is not None
         return principal

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @rule("RS-76")
 async def test_deleted_account_is_marked_once_and_audited(harness: RunHarness) -> None:
     accounts = Accounts(harness.database.accounts, harness.audit)
-    await harness.sql("insert into accounts (account_id, name, kind) values ('team', 'team', 'team')")
+    await harness.sql("insert into accounts (account_id, kind) values ('team', 'team')")
     await accounts.delete("team")
     for missing in ("team", "nobody"):
         with pytest.raises(NotFound):

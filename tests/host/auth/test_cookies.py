@@ -1,39 +1,61 @@
-"""The cookie of a browser: valid for the token it was issued for, until it expires."""
+"""The cookie of a browser: valid for one sign-in, until that ends or expires."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from easel.assembly.storage import derive_key
+from easel.core.principal import Role
 from easel.core.token import TokenKind
-from easel.host.auth.cookies import COOKIE_SECONDS
 from easel.host.auth.tokens import Tokens
-from tests.host.auth.signing_in import KEY, NOW, TOKEN, SigningIn
-from tests.requirements import case
-from tests.support.principals import THE_OWNER
+from easel.ids import OWNER, AccountId, UserId
+from tests.host.auth.signing_in import KEY, TOKEN, SigningIn
+from tests.requirements import case, rule
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.host.conftest import RunHarness
 
+ME = UserId(OWNER)
+
 
 @pytest.fixture
 def signing_in(harness: RunHarness) -> SigningIn:
-    return SigningIn(harness)
+    return SigningIn(harness, recheck_seconds=0.0)
 
 
-async def test_cookie_authenticates_the_owner_until_it_expires(signing_in: SigningIn) -> None:
-    cookies = signing_in.cookies
-    cookie = cookies.issue(NOW, await signing_in.by_token())
-    principal = await cookies.check(cookie, NOW + COOKIE_SECONDS - 1)
+async def test_cookie_authenticates_a_person_until_it_expires(
+    signing_in: SigningIn, harness: RunHarness
+) -> None:
+    cookie = await signing_in.cookies.issue(ME)
+    principal = await signing_in.by_cookie(cookie)
+    assert (principal.user_id, principal.account_id, principal.role) == (ME, OWNER, Role.ADMIN)
+    assert principal.is_operator
+    await harness.sql("update sign_ins set expires_at = 1")
+    assert await signing_in.cookies.check(cookie) is None
+    renewed = await signing_in.by_cookie(await signing_in.cookies.issue(ME))
+    assert renewed.sign_in_id != principal.sign_in_id
+
+
+@rule("RS-76")
+async def test_cookie_has_the_role_of_the_person_in_the_named_account(
+    signing_in: SigningIn, harness: RunHarness
+) -> None:
+    await harness.sql("insert into accounts (account_id, kind) values ('devs', 'team'), ('ops', 'team')")
+    await harness.sql(
+        "insert into team_members (account_id, user_id, role) values ('devs', 'owner', 'viewer')"
+    )
+    cookie = await signing_in.cookies.issue(ME)
+    principal = await signing_in.cookies.check(cookie, AccountId("devs"))
     assert principal is not None
-    assert replace(principal, sign_in_id=None) == THE_OWNER
-    assert await cookies.check(cookie, NOW + COOKIE_SECONDS) is None
-    assert TOKEN not in cookie
+    assert (principal.user_id, principal.account_id, principal.role) == (ME, "devs", Role.VIEWER)
+    for missing in ("ops", "nobody"):
+        assert await signing_in.cookies.check(cookie, AccountId(missing)) is None
+    await harness.sql("update accounts set disabled_at = 1 where account_id = 'devs'")
+    assert await signing_in.cookies.check(cookie, AccountId("devs")) is None
 
 
 @case("O9")
@@ -42,10 +64,10 @@ async def test_new_owner_token_or_another_key_invalidates_all_cookies(
     harness: RunHarness, signing_in: SigningIn, token: str, key: str
 ) -> None:
     """So nobody who guesses the owner's token can check the guess with a cookie or a view token."""
-    _, secret = await Tokens(harness.database.tokens, harness.audit).create("owner", TokenKind.USER)
+    made, _ = await Tokens(harness.database.tokens, harness.audit).create("owner", TokenKind.USER)
     other = SigningIn(harness, token, key=key)
-    for principal in (THE_OWNER, await signing_in.by_token(secret)):
-        assert await other.cookies.check(signing_in.cookies.issue(NOW, principal), NOW) is None
+    for token_id in (None, made.token_id):
+        assert await other.cookies.check(await signing_in.cookies.issue(ME, token_id=token_id)) is None
 
 
 CHANGES: list[Callable[[str], str]] = [
@@ -57,23 +79,13 @@ CHANGES: list[Callable[[str], str]] = [
     lambda _: "x.y",
     lambda cookie: cookie.replace(".", ""),
     lambda cookie: cookie.replace(".", ".tok_x."),
+    lambda cookie: cookie.replace("sign_", "sign_0", 1),
 ]
 
 
 @pytest.mark.parametrize("change", CHANGES)
 async def test_changed_cookie_is_refused(signing_in: SigningIn, change: Callable[[str], str]) -> None:
-    cookies = signing_in.cookies
-    assert await cookies.check(change(cookies.issue(NOW, THE_OWNER)), NOW) is None
-
-
-@pytest.mark.parametrize("kind", [TokenKind.NODE, TokenKind.SERVICE])
-async def test_cookie_is_issued_to_persons_only(
-    harness: RunHarness, signing_in: SigningIn, kind: TokenKind
-) -> None:
-    _, secret = await Tokens(harness.database.tokens, harness.audit).create("owner", kind)
-    principal = await signing_in.by_token(secret)
-    with pytest.raises(AssertionError):
-        signing_in.cookies.issue(NOW, principal)
+    assert await signing_in.cookies.check(change(await signing_in.cookies.issue(ME))) is None
 
 
 def test_derived_key_depends_on_purpose_owner_token_and_secret_key() -> None:

@@ -82,9 +82,7 @@ def call(tool: str, **args: Any) -> dict[str, Any]:
 @case("P4")
 async def test_write_of_a_person_has_the_signed_in_user_as_author(harness: RunHarness, boards: Boards):
     await harness.database.write(
-        lambda connection: connection.execute(
-            "insert into accounts (account_id, kind, name) values ('ada', 'person', 'Ada')"
-        ).fetchall()
+        lambda connection: connection.execute("insert into accounts (account_id) values ('ada')").fetchall()
     )
     ada = person("ada", "Ada")
     run = await harness.queue.start(ada, "talk", "noop")

@@ -44,13 +44,10 @@ _SHAPES = re.compile(
         r"(?<![A-Za-z0-9])eyJ[A-Za-z0-9_-]{6,}\.[A-Za-z0-9_-]{6,}(?:\.[A-Za-z0-9_-]+)?",  # JSON Web Token
     ))
 )  # fmt: skip
-_OUR_COOKIE = re.compile(
-    r"(?<![0-9])[0-9]{9,12}\.(?:sign_[0-9a-z]{26}\.(?:tok_[0-9a-z]{26})?\.|tok_[0-9a-z]{26}\.)?"
-    r"[0-9a-f]{64}(?![0-9a-f])"
-)
+_OUR_COOKIE = re.compile(r"(?<![0-9a-z_])sign_[0-9a-z]{26}\.[0-9a-f]{64}(?![0-9a-f])")
 
 # Searched before `_OUR_COOKIE`, because this search costs a tenth of it.
-_END_OF_OUR_COOKIE = re.compile(r"\.(?:tok_|[0-9a-f]{64})")
+_END_OF_OUR_COOKIE = re.compile(r"\.[0-9a-f]{64}")
 
 # `_COOKIES` and `_NAMED` match only texts with one of these words, `_SHAPES` only texts with one of these
 # signs. Searching for them costs a hundredth of matching the patterns, and most texts have none.

@@ -14,7 +14,7 @@ from starlette.websockets import WebSocket
 from easel.core.principal import ANONYMOUS, Principal, PrincipalKind, as_program
 from easel.core.stream.filter import CANVAS
 from easel.edges.caller import Caller
-from easel.edges.decoding import warn_in_error, with_warnings
+from easel.edges.decoding import check_account, warn_in_error, with_warnings
 from easel.edges.delivery import Deliveries
 from easel.edges.errors import to_host_error
 from easel.edges.gateway import frames
@@ -62,7 +62,7 @@ class Connection:
         self.client_id = ""
         self.socket = Socket(socket, services.revocation, is_anonymous=principal is ANONYMOUS)
         self._services = services
-        self._client = socket.client
+        self._upgrade = socket
         # From the cookie, link or header of the HTTP request, or ANONYMOUS.
         self._handshake_principal = principal
         self._limits = limits
@@ -82,8 +82,9 @@ class Connection:
         return self.principal is not ANONYMOUS
 
     @property
-    def client_key(self) -> tuple[str, str]:
-        return self.principal.account_id, self.client_id
+    def client_key(self) -> tuple[str, str, str]:
+        """Return what only one connection may have: two persons of a team may use the same client id."""
+        return self.principal.account_id, self.principal.actor_id, self.client_id
 
     async def serve(self) -> None:
         """Serve until the client disconnects or the socket is closed."""
@@ -149,11 +150,13 @@ class Connection:
         """Return the principal of the token in `params`, else of the HTTP request. Raises `NotSignedIn`."""
         principal = self._handshake_principal
         token = None if params.auth is None else params.auth.token
-        address = self._client.host if self._client else ""
+        address = self._upgrade.client.host if self._upgrade.client else ""
         if token is not None:
             principal = await self._services.credentials.authenticate(token, address) or ANONYMOUS
+            if principal is not ANONYMOUS:
+                check_account(self._upgrade, principal)
         # The user may have signed out after the HTTP request.
-        if await self._services.revocation.is_signed_out(principal):
+        if principal.sign_in_id is not None and not await self._services.revocation.is_valid(principal):
             principal = ANONYMOUS
         if principal is ANONYMOUS:
             if token is not None:

@@ -18,7 +18,7 @@ class Gateway:
         self._services = services
         self._limits = limits
         self._connections: set[Connection] = set()
-        self._by_client: dict[tuple[str, str], Connection] = {}  # by user id and client id
+        self._by_client: dict[tuple[str, str, str], Connection] = {}  # by `client_key`
         self._is_stopping = False
 
     async def serve(self, socket: WebSocket, principal: Principal) -> None:

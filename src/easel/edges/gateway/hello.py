@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from easel import __version__
-from easel.core.principal import Principal, PrincipalKind
+from easel.core.principal import Principal, PrincipalKind, Role
 from easel.core.stream.envelope import EVENT_TYPES, Stream
 from easel.edges.gateway.frames import CANCEL, ENDED, INVOKE
 from easel.edges.methods import CONNECTION_METHODS, METHODS
@@ -28,6 +28,8 @@ def check_mode(params: Connect, principal: Principal) -> None:
                 mode=NODE,
                 problem="the token must be of kind node; `easel token create --kind node` creates one.",
             )
+        case "node" if principal.kind is PrincipalKind.USER and principal.role is Role.VIEWER:
+            raise WrongMode(mode=NODE, problem="a viewer of an account cannot offer tools in it.")
         case "node" if not params.tools:
             raise WrongMode(mode=NODE, problem="tools must not be empty.")
         case "client" if principal.kind is PrincipalKind.NODE:

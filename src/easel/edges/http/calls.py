@@ -7,7 +7,6 @@ are, or services beyond the sign-in.
 import asyncio
 import contextlib
 import json
-import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
@@ -21,7 +20,17 @@ from starlette.types import Receive, Scope, Send
 from easel.core.access import Access, Public, check_access
 from easel.core.principal import ANONYMOUS, Principal, PrincipalKind
 from easel.core.stream.json_text import refuse_duplicate_keys
-from easel.edges.decoding import Decoded, NoParams, decode_json, decode_members, warn_in_error
+from easel.edges.decoding import (
+    ACCOUNT_QUERY,
+    Decoded,
+    NoParams,
+    account_not_found,
+    check_account,
+    decode_json,
+    decode_members,
+    named_account,
+    warn_in_error,
+)
 from easel.errors import BadInput, HostError, NotSignedIn, TooLarge
 from easel.host.auth.cookies import COOKIE_SECONDS
 from easel.host.services import Services
@@ -212,20 +221,38 @@ async def authenticate_socket(connection: HTTPConnection, host: Services) -> Pri
     """Authenticate a WebSocket by header, cookie or `?token=`: a browser's WebSocket cannot send headers."""
     token = connection.query_params.get("token")
     if token is not None:
-        return await host.credentials.authenticate(token, address_of(connection))
+        return await authenticate_token(connection, host, token)
     return await authenticate(connection, host)
 
 
 async def authenticate(request: HTTPConnection, host: Services) -> Principal | None:
-    """Return the principal of a bearer token or cookie, or None. A wrong token overrides a valid cookie."""
+    """Return the principal of a bearer token or cookie in the account that the request names, or None.
+
+    A wrong token overrides a valid cookie. Raises `NotFound` for an account that the credential gives no
+    rights in, whether or not it exists. RS-76
+    """
     header = request.headers.get("authorization")
     if header is not None:
         scheme, _, token = header.partition(" ")
         if scheme.lower() != "bearer":
             return None
-        return await host.credentials.authenticate(token.strip(), address_of(request))
+        return await authenticate_token(request, host, token.strip())
     cookie = request.cookies.get(request.state.cookie.name)
-    return await host.cookies.check(cookie, time.time()) if cookie else None
+    if not cookie:
+        return None
+    account_id = named_account(request)
+    principal = await host.cookies.check(cookie, account_id)
+    if principal is None and account_id is not None and await host.cookies.check(cookie) is not None:
+        raise account_not_found(request)
+    return principal
+
+
+async def authenticate_token(connection: HTTPConnection, host: Services, token: str) -> Principal | None:
+    """Return the principal of a token, which reaches its own account only. RS-76"""
+    principal = await host.credentials.authenticate(token, address_of(connection))
+    if principal is not None:
+        check_account(connection, principal)
+    return principal
 
 
 def address_of(request: HTTPConnection) -> str:
@@ -322,8 +349,9 @@ def _decode(body: bytes, shape: type[Any]) -> Decoded:
 
 
 def decode_query(request: HTTPConnection, shape: type[Any]) -> Decoded:
-    query = cast("Mapping[str, str]", request.query_params)
+    query = dict(cast("Mapping[str, str]", request.query_params))
+    query.pop(ACCOUNT_QUERY, None)  # read by the sign-in
     try:
-        return decode_members(dict(query), shape, strict=False)
+        return decode_members(query, shape, strict=False)
     except msgspec.ValidationError as problem:
         raise BadInput(problem=f"The query is invalid: {problem}.") from None

@@ -5,7 +5,6 @@ Owns the values that are filled into the static HTML files.
 
 import html
 import re
-import time
 from collections.abc import Mapping
 from functools import cache
 from importlib import resources
@@ -90,7 +89,9 @@ async def _sign_in_by(call: Call, token: str, method: str, target: str = "/") ->
     await call.host.audit.record(principal, "sign_in.succeeded", details=details)
     response = RedirectResponse(_safe_target(target), 303, {"cache-control": "no-store"})
     previous = await authenticate_visitor(call)
-    call.request.state.cookie.set(response, call.host.cookies.issue(time.time(), principal, previous))
+    assert principal.user_id is not None
+    cookie = await call.host.cookies.issue(principal.user_id, token_id=principal.token_id, before=previous)
+    call.request.state.cookie.set(response, cookie)
     return response
 
 

@@ -1,13 +1,13 @@
 """Ports of accounts, tokens and sign-ins: their stores."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Protocol
 
-from easel.core.account import Person
-from easel.core.principal import Principal
+from easel.core.account import AccountKind, Member, Person
+from easel.core.principal import Principal, Role
 from easel.core.token import NewToken, Token
 from easel.host.ports.streams import LogSource
-from easel.ids import AccountId
+from easel.ids import AccountId, UserId
 
 
 class AccountStore(LogSource, Protocol):
@@ -17,30 +17,48 @@ class AccountStore(LogSource, Protocol):
         """Return the person whose account this is, unless the account is disabled."""
         ...
 
+    async def add(self, account_id: AccountId, kind: AccountKind, display_name: str | None = None) -> bool:
+        """Create an account, and its person. False if the name is or was in use."""
+        ...
+
+    async def set_member(self, account_id: AccountId, user_id: UserId, role: Role) -> bool:
+        """Make a person a member of a team, or change their role. False if it is no team or no person."""
+        ...
+
     async def mark_deleted(self, account_id: AccountId) -> bool:
         """Disable an account for good. Its rows and blobs are purged later. False if there is no such one."""
         ...
 
 
 class TokenStore(Protocol):
+    """Tokens. A valid one is not revoked, has not expired, and has a person with a role in its account."""
+
     async def create(self, new: NewToken) -> Token | None:
-        """Create a token. Returns None if there is no such account, or it is deleted."""
+        """Create a token. Returns None if the person has no role in the account, or it is deleted."""
         ...
 
     async def find_by_digest(self, digest: str) -> Principal | None:
-        """Return the principal of the token, unless it is revoked or its account is disabled."""
+        """Return the principal of the token, None if it is not valid."""
         ...
 
     async def find_by_id(self, token_id: str) -> Principal | None:
-        """Return the principal of the token, unless it is revoked or its account is disabled."""
+        """Return the principal of the token, None if it is not valid."""
         ...
 
-    async def filter_valid(self, token_ids: Sequence[str]) -> set[str]:
-        """Return the ids of the tokens that are not revoked and whose account is not disabled."""
+    async def list_valid(self, token_ids: Sequence[str]) -> list[Principal]:
+        """Return the principals of those of these tokens that are valid."""
+        ...
+
+    async def note_use(self, token_ids: Sequence[str]) -> None:
+        """Store that these tokens were used now."""
         ...
 
     async def list_tokens(self, account_id: AccountId | None) -> list[Token]:
         """Return the tokens of an account, or of all, oldest first and revoked ones included."""
+        ...
+
+    async def find(self, account_id: AccountId, token_id: str) -> Token | None:
+        """Return a token of the account, also a revoked one."""
         ...
 
     async def bind(self, token_id: str, node_id: str) -> Token | None:
@@ -53,16 +71,30 @@ class TokenStore(Protocol):
 
 
 class SignInStore(Protocol):
-    """Sign-ins of browsers that were revoked before they expired, and the key that signs cookies."""
+    """The sign-ins of browsers, and the key that signs cookies."""
 
     async def signing_key(self, candidate: str) -> str:
         """Return the stored key; if there is none, store the candidate and return it."""
         ...
 
-    async def revoke(self, account_id: AccountId, sign_in_id: str, seconds: float) -> None:
-        """Revoke a sign-in durably, and keep the revocation for at least `seconds`."""
+    async def create(self, sign_in_id: str, user_id: UserId, token_id: str | None, seconds: float) -> None:
+        """Store a sign-in. It also ends with the token, if that is stored."""
         ...
 
-    async def filter_revoked(self, sign_in_ids: Sequence[str]) -> set[str]:
-        """Return the ids of the sign-ins that are revoked."""
+    async def extend(self, sign_in_id: str, user_id: UserId, seconds: float) -> bool:
+        """Let a sign-in of this person expire later. Returns False if it has ended."""
+        ...
+
+    async def list_valid(
+        self, sign_ins: Collection[tuple[str, AccountId | None]]
+    ) -> dict[tuple[str, AccountId], Member]:
+        """Return the members that these sign-ins are in these accounts, and in the persons' own."""
+        ...
+
+    async def end(self, sign_in_id: str) -> bool:
+        """End a sign-in. Returns False if it has ended."""
+        ...
+
+    async def end_all(self, user_id: UserId, kept: str = "") -> list[str]:
+        """End the sign-ins of a person, except one. Returns those that were open."""
         ...

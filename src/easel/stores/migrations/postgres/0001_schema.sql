@@ -1,24 +1,62 @@
 -- The schema. Until the first public release it is edited here; a database that has another version of this
 -- file is refused.
 
--- Accounts own rows: `account_id` in the other tables. An account is a person or a team.
+-- Accounts own rows: `account_id` in the other tables. An account is a person or a team, and its id is its
+-- name, which is never changed or given again. RS-76
 create table accounts (
-  account_id text primary key,
+  account_id text primary key
+    constraint account_id_is_a_name check (account_id ~ '^[a-z0-9-]{1,63}$'),
   kind text not null default 'person' constraint account_kind_is_known check (kind in ('person', 'team')),
-  name text not null unique,
   created_at timestamptz not null default now(),
   disabled_at timestamptz,
   -- Set when the account is deleted: its rows and blobs are being purged.
   deleted_at timestamptz,
   constraint deleted_means_disabled check (deleted_at is null or disabled_at is not null)
 );
+-- The names of accounts that were purged.
+create table ended_accounts (account_id text primary key, ended_at timestamptz not null default now());
 -- The accounts of persons, who sign in. The first one is the owner of the server.
 create table people (
   user_id text primary key references accounts(account_id) on delete cascade,
-  is_operator boolean not null default false
+  is_operator boolean not null default false,
+  display_name text,
+  -- argon2id; null: the person signs in by a token or by OpenID Connect.
+  password_hash text
 );
+-- The members of teams. A person is admin of their own account, without a row.
+create table team_members (
+  account_id text not null references accounts(account_id) on delete cascade,
+  user_id text not null references people(user_id) on delete cascade,
+  role text not null constraint role_is_known check (role in ('viewer', 'member', 'admin')),
+  created_at timestamptz not null default now(),
+  primary key (account_id, user_id)
+);
+create index team_members_user_idx on team_members(user_id);
+-- Persons who have left an account, or were disabled: their runs and questions there are still to be ended.
+create table departures (
+  account_id text not null references accounts(account_id) on delete cascade,
+  user_id text not null,
+  left_at timestamptz not null default clock_timestamp(),
+  primary key (account_id, user_id)
+);
+-- The identities of persons at providers of OpenID Connect.
+create table identities (
+  issuer text not null, subject text not null,
+  user_id text not null references people(user_id) on delete cascade,
+  created_at timestamptz not null default now(),
+  primary key (issuer, subject)
+);
+create index identities_user_idx on identities(user_id);
+-- Links by which persons set their first password or connect an identity, once. Only the digest is stored.
+create table invitations (
+  digest text primary key,
+  user_id text not null references people(user_id) on delete cascade,
+  created_at timestamptz not null default clock_timestamp(),
+  expires_at timestamptz not null
+);
+create index invitations_user_idx on invitations(user_id);
 create index accounts_deleted_idx on accounts(deleted_at) where deleted_at is not null;
-insert into accounts (account_id, kind, name) values ('owner', 'person', 'owner');
+insert into accounts (account_id) values ('owner');
 insert into people (user_id, is_operator) values ('owner', true);
 
 -- The log of an account: its sessions, created, renamed and removed. Only the newest events are kept.
@@ -35,22 +73,32 @@ create table tokens (
   token_id text primary key,
   account_id text not null references accounts(account_id) on delete cascade,
   kind text not null constraint token_kind_is_known check (kind in ('user', 'node', 'service')),
+  -- The person who acts with it, or who made it for a program. RS-76
+  user_id text not null references people(user_id) on delete cascade,
+  -- The token has no more rights than this, and no more than the person has now.
+  role text not null constraint role_is_known check (role in ('viewer', 'member', 'admin')),
   name text not null,
   -- The only node that may use the token; null means any.
   node_id text constraint only_nodes_have_a_node check (node_id is null or kind = 'node'),
   digest text not null unique,
   created_at timestamptz not null default clock_timestamp(),
-  revoked_at timestamptz
-);
+  expires_at timestamptz, last_used_at timestamptz, revoked_at timestamptz
+) with (fillfactor = 70);
 create index tokens_account_idx on tokens(account_id, token_id);
+create index tokens_user_idx on tokens(user_id, account_id);
 
--- Cookies are signed and not stored. A row revokes one until it would have expired anyway.
-create table ended_sign_ins (
+-- The sign-ins of browsers. A cookie names one, and is signed.
+create table sign_ins (
   sign_in_id text primary key,
-  account_id text not null references accounts(account_id) on delete cascade,
-  forget_at timestamptz not null
+  user_id text not null references people(user_id) on delete cascade,
+  -- The token by which the browser signed in; it ends with it. Null: the owner's, a password or an identity.
+  token_id text references tokens(token_id) on delete cascade,
+  created_at timestamptz not null default clock_timestamp(),
+  expires_at timestamptz not null,
+  ended_at timestamptz
 );
-create index ended_sign_ins_forget_idx on ended_sign_ins(forget_at);
+create index sign_ins_user_idx on sign_ins(user_id, expires_at);
+create index sign_ins_token_idx on sign_ins(token_id) where token_id is not null;
 
 -- The secret keys of the server, which all instances share.
 create table server_keys (

@@ -2,21 +2,54 @@
 -- Times are whole microseconds since 1970, UTC.
 
 create table accounts (
-  account_id text not null primary key,
+  account_id text not null primary key constraint account_id_is_a_name
+    check (length(account_id) between 1 and 63 and account_id not glob '*[^a-z0-9-]*'),
   kind text not null default 'person' constraint account_kind_is_known check (kind in ('person', 'team')),
-  name text not null unique,
   created_at integer not null default (cast((julianday('now') - 2440587.5) * 86400000000 as integer)),
   disabled_at integer,
   -- Set when the account is deleted: its rows and blobs are being purged.
   deleted_at integer,
   constraint deleted_means_disabled check (deleted_at is null or disabled_at is not null)
 ) strict;
+create table ended_accounts (
+  account_id text not null primary key,
+  ended_at integer not null default (cast((julianday('now') - 2440587.5) * 86400000000 as integer))
+) strict, without rowid;
 create table people (
   user_id text not null primary key references accounts(account_id) on delete cascade,
-  is_operator integer not null default 0 check (is_operator in (0, 1))
+  is_operator integer not null default 0 check (is_operator in (0, 1)),
+  display_name text, password_hash text
 ) strict;
+create table team_members (
+  account_id text not null references accounts(account_id) on delete cascade,
+  user_id text not null references people(user_id) on delete cascade,
+  role text not null constraint role_is_known check (role in ('viewer', 'member', 'admin')),
+  created_at integer not null default (cast((julianday('now') - 2440587.5) * 86400000000 as integer)),
+  primary key (account_id, user_id)
+) strict, without rowid;
+create index team_members_user_idx on team_members(user_id);
+create table departures (
+  account_id text not null references accounts(account_id) on delete cascade,
+  user_id text not null,
+  left_at integer not null default (cast((julianday('now') - 2440587.5) * 86400000000 as integer)),
+  primary key (account_id, user_id)
+) strict, without rowid;
+create table identities (
+  issuer text not null, subject text not null,
+  user_id text not null references people(user_id) on delete cascade,
+  created_at integer not null default (cast((julianday('now') - 2440587.5) * 86400000000 as integer)),
+  primary key (issuer, subject)
+) strict, without rowid;
+create index identities_user_idx on identities(user_id);
+create table invitations (
+  digest text not null primary key,
+  user_id text not null references people(user_id) on delete cascade,
+  created_at integer not null default (cast((julianday('now') - 2440587.5) * 86400000000 as integer)),
+  expires_at integer not null
+) strict;
+create index invitations_user_idx on invitations(user_id);
 create index accounts_deleted_idx on accounts(deleted_at) where deleted_at is not null;
-insert into accounts (account_id, kind, name) values ('owner', 'person', 'owner');
+insert into accounts (account_id) values ('owner');
 insert into people (user_id, is_operator) values ('owner', true);
 
 create table account_events (
@@ -35,19 +68,27 @@ create table tokens (
   token_id text not null primary key,
   account_id text not null references accounts(account_id) on delete cascade,
   kind text not null constraint token_kind_is_known check (kind in ('user', 'node', 'service')),
+  user_id text not null references people(user_id) on delete cascade,
+  role text not null constraint role_is_known check (role in ('viewer', 'member', 'admin')),
   name text not null,
   node_id text constraint only_nodes_have_a_node check (node_id is null or kind = 'node'),
   digest text not null unique,
-  created_at integer not null, revoked_at integer
+  created_at integer not null,
+  expires_at integer, last_used_at integer, revoked_at integer
 ) strict;
 create index tokens_account_idx on tokens(account_id, token_id);
+create index tokens_user_idx on tokens(user_id, account_id);
 
-create table ended_sign_ins (
+create table sign_ins (
   sign_in_id text not null primary key,
-  account_id text not null references accounts(account_id) on delete cascade,
-  forget_at integer not null
+  user_id text not null references people(user_id) on delete cascade,
+  token_id text references tokens(token_id) on delete cascade,
+  created_at integer not null default (cast((julianday('now') - 2440587.5) * 86400000000 as integer)),
+  expires_at integer not null,
+  ended_at integer
 ) strict;
-create index ended_sign_ins_forget_idx on ended_sign_ins(forget_at);
+create index sign_ins_user_idx on sign_ins(user_id, expires_at);
+create index sign_ins_token_idx on sign_ins(token_id) where token_id is not null;
 
 create table server_keys (
   name text not null primary key,
