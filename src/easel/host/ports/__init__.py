@@ -15,6 +15,7 @@ from easel.host.ports.executions import ExecutionStore
 from easel.host.ports.models import Model, ModelSource
 from easel.host.ports.nodes import NodeLink, NodeStore
 from easel.host.ports.orders import OrderStore
+from easel.host.ports.people import DepartureStore, PeopleStore
 from easel.host.ports.runs import BoardStore, RunStore, TurnStore
 from easel.host.ports.secrets import RotatedStore, SecretCipher, SecretSource, SecretStore, SettingStore
 from easel.host.ports.sessions import SessionStore
@@ -32,6 +33,7 @@ __all__ = [
     "CanvasStore",
     "CanvasVersionStore",
     "DeletionStore",
+    "DepartureStore",
     "DocumentStore",
     "ExecutionStore",
     "Leases",
@@ -42,6 +44,7 @@ __all__ = [
     "NodeStore",
     "Notifier",
     "OrderStore",
+    "PeopleStore",
     "ReferenceStore",
     "RemoteTool",
     "RotatedStore",
