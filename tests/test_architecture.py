@@ -84,6 +84,7 @@ HOST_MAY_IMPORT: dict[str, frozenset[str]] = {
     "actions": frozenset({"artifacts", "audit", "canvases", "runs", "streams", "tools"}),
     "documents": frozenset({"audit", "canvas_heads", "commits", "tools"}),
     "calls": frozenset({"artifacts"}),
+    "people": frozenset({"actions", "audit", "auth", "runs"}),
     "nodes": frozenset({"actions", "audit", "calls", "tools"}),
     "services": frozenset(
         {
@@ -96,6 +97,7 @@ HOST_MAY_IMPORT: dict[str, frozenset[str]] = {
             "documents",
             "nodes",
             "order",
+            "people",
             "readiness",
             "runs",
             "secrets",

@@ -1,7 +1,7 @@
 """The throttle of sign-in: after wrong tokens and passwords, further ones are refused for a growing time.
 
-Owns the failures of each address, of each name and of all addresses together, in bounded memory. Each instance
-counts its own. Does not know tokens, and counts a name that does not exist as any other.
+Owns the failures of each address, of each name and of all addresses together, in bounded memory. Each
+instance counts its own. Does not know tokens, and counts a name that does not exist as any other.
 """
 
 import ipaddress
