@@ -213,9 +213,7 @@ def test_operator_who_is_no_member_reads_no_members(easel: LiveEasel, team: Team
         ("PUT", "/api/members/owner", {"role": "admin"}),
         ("DELETE", f"/api/members/{team.admin.name}", None),
     ):
-        answer = easel.ask(
-            method, path, headers={"Easel-Account": team.name}, **({} if body is None else {"json": body})
-        )
+        answer = easel.ask(method, path, headers={"Easel-Account": team.name}, json=body)
         assert answer.status_code == 404
 
 
