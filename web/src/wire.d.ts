@@ -231,6 +231,12 @@ export interface Routes {
   "GET /api/teams": { path: Record<string, never>; query: ListPeople; body: Record<string, never>; status: 200; response: TeamPage & { warnings?: string[] } };
   /** Delete a team with all that it owns. The name is not given again. */
   "DELETE /api/teams/{name}": { path: { name: string }; query: Record<string, never>; body: Record<string, never>; status: 204; response: undefined };
+  /** Create a token of yours in the account, with at most your role. Its secret is returned once. */
+  "POST /api/tokens": { path: Record<string, never>; query: Record<string, never>; body: CreateToken; status: 201; response: TokenView & { warnings?: string[] } };
+  /** List your tokens in the account, for an admin all of its tokens. */
+  "GET /api/tokens": { path: Record<string, never>; query: Record<string, never>; body: Record<string, never>; status: 200; response: TokenList & { warnings?: string[] } };
+  /** Revoke a token of yours, as an admin any of the account. Its connections are closed. */
+  "DELETE /api/tokens/{token_id}": { path: { token_id: string }; query: Record<string, never>; body: Record<string, never>; status: 204; response: undefined };
   /** List audit records, newest first. */
   "GET /api/audit": { path: Record<string, never>; query: ListAudit; body: Record<string, never>; status: 200; response: AuditPage & { warnings?: string[] } };
   /** Get this description. */
@@ -2008,6 +2014,35 @@ export interface TeamView {
   name: string;
   created_at: string;
   member_count: number;
+}
+
+export interface CreateToken {
+  kind: "node" | "service" | "user";
+  /** The most that the token may do; by default as much as you. */
+  role?: "admin" | "member" | "viewer" | null;
+  name?: string | null;
+  /** The only node that may use a token of kind node. */
+  node_id?: string | null;
+  days?: number | null;
+}
+
+export interface TokenView {
+  token_id: string;
+  kind: string;
+  /** The person who acts with it, or who made it for a program. */
+  user_id: string;
+  role: string;
+  name: string;
+  created_at: string;
+  node_id?: string | null;
+  expires_at?: string | null;
+  last_used_at?: string | null;
+  /** The secret, in the answer to its creation only. */
+  token?: string;
+}
+
+export interface TokenList {
+  tokens: TokenView[];
 }
 
 export interface ListAudit {

@@ -29,6 +29,7 @@ from easel.host.auth.cookies import Cookies
 from easel.host.auth.credentials import Credentials
 from easel.host.auth.revocation import Revocation
 from easel.host.auth.throttle import SignInThrottle
+from easel.host.auth.tokens import Tokens
 from easel.host.boards.service import Boards
 from easel.host.boards.tools import board_tools
 from easel.host.calls.incoming_calls import IncomingCalls
@@ -271,6 +272,7 @@ def build_services(shared: SharedServices, *, random: Callable[[], float] = rand
         invitations=administration.invitations,
         passwords=Passwords(database.people, hashes, throttle, audit),
         departures=departures,
+        tokens=Tokens(database.tokens, audit),
         audit=audit,
         artifacts=artifacts,
         boards=shared.boards,

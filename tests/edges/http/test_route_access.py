@@ -67,6 +67,11 @@ EXPECTED = {
         POST /api/documents/{canvas_id}/take-control
         WS /ws/chat/{thread_id}
     """,
+    "member in person": """
+        POST /api/tokens
+        GET /api/tokens
+        DELETE /api/tokens/{token_id}
+    """,
     "admin": """
         GET /api/settings
         PUT /api/settings
@@ -120,6 +125,7 @@ def may_call(who: str, principal: Principal) -> bool:
         "viewer": is_caller,
         "viewer in person": is_person,
         "member": is_caller and rank >= RANKS[Role.MEMBER],
+        "member in person": is_person and rank >= RANKS[Role.MEMBER],
         "admin": is_caller and rank >= RANKS[Role.ADMIN],
         "admin in person": is_person and rank >= RANKS[Role.ADMIN],
         "operator": is_person and principal.is_operator,

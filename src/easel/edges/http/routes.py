@@ -29,6 +29,7 @@ from easel.edges.http import (
     sessions,
     settings,
     streams,
+    tokens,
     wire,
 )
 from easel.edges.http.calls import Call, Row, json_response
@@ -66,8 +67,9 @@ CALLERS = frozenset({PrincipalKind.USER, PrincipalKind.SERVICE})  # a node's tok
 
 PUBLIC = Public()
 VIEWER, MEMBER, ADMIN = (InAccount(role, CALLERS) for role in (Role.VIEWER, Role.MEMBER, Role.ADMIN))
-ADMIN_IN_PERSON = InAccount(Role.ADMIN, PEOPLE)
-VIEWER_IN_PERSON = InAccount(Role.VIEWER, PEOPLE)
+VIEWER_IN_PERSON, MEMBER_IN_PERSON, ADMIN_IN_PERSON = (
+    InAccount(role, PEOPLE) for role in (Role.VIEWER, Role.MEMBER, Role.ADMIN)
+)
 OPERATOR = OfHost(PEOPLE)
 METRICS = "/metrics"
 
@@ -224,6 +226,14 @@ API: tuple[Row, ...] = (
         query=people.ListPeople, response=people.TeamPage),
     Row("DELETE", "/api/teams/{name}", OPERATOR, people.delete_team,
         "Delete a team with all that it owns. The name is not given again.", status=204, errors=(NotFound,)),
+    Row("POST", "/api/tokens", MEMBER_IN_PERSON, tokens.create_token,
+        "Create a token of yours in the account, with at most your role. Its secret is returned once.",
+        body=tokens.CreateToken, status=201, response=tokens.TokenView),
+    Row("GET", "/api/tokens", MEMBER_IN_PERSON, tokens.list_tokens,
+        "List your tokens in the account, for an admin all of its tokens.", response=tokens.TokenList),
+    Row("DELETE", "/api/tokens/{token_id}", MEMBER_IN_PERSON, tokens.revoke_token,
+        "Revoke a token of yours, as an admin any of the account. Its connections are closed.",
+        status=204, errors=(NotFound,)),
     Row("GET", "/api/audit", OPERATOR, audit.list_audit, "List audit records, newest first.",
         query=audit.ListAudit, response=audit.AuditPage),
     Row("GET", "/openapi.json", VIEWER, openapi_json, "Get this description.", response="application/json"),
