@@ -240,6 +240,7 @@ def build_services(shared: SharedServices, *, random: Callable[[], float] = rand
         audit=audit,
         limits=action_limits(settings),
         instance_id=new_worker_id(),
+        approval_by=shared.settings.find_approval,
     )
     actions = ActionService(
         parts, executor, shared.outputs, notifier, single_process=not settings.on_postgres
@@ -295,7 +296,9 @@ def build_services(shared: SharedServices, *, random: Callable[[], float] = rand
         order=AccountOrder(database.orders, notifier, poll_seconds=settings.poll_seconds),
         readiness=Readiness(database.runs),
         tools=shared.tools,
-        invocations=ToolInvocations(shared.tools, audit, floor=parts.limits.floor),
+        invocations=ToolInvocations(
+            shared.tools, audit, floor=parts.limits.floor, approval_by=shared.settings.find_approval
+        ),
         nodes=shared.nodes,
         settings=shared.settings,
         secrets=shared.secrets,
@@ -324,5 +327,6 @@ def action_limits(settings: Settings) -> ActionLimits:
         claim_seconds=settings.claim_seconds,
         poll_seconds=settings.poll_seconds,
         confirm_seconds=settings.confirm_seconds,
+        approval_seconds=settings.approval_seconds,
         floor=APPROVAL_MODES[settings.approval_mode],
     )

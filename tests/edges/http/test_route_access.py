@@ -45,6 +45,7 @@ EXPECTED = {
         GET /api/members
         GET /openapi.json
         GET /api/docs
+        WS /ws/chat/{thread_id}
     """,
     "viewer in person": """
         POST /api/me/password
@@ -65,7 +66,6 @@ EXPECTED = {
         POST /api/documents/{canvas_id}/restore
         POST /api/documents/{canvas_id}/promote
         POST /api/documents/{canvas_id}/take-control
-        WS /ws/chat/{thread_id}
     """,
     "member in person": """
         POST /api/tokens
@@ -76,6 +76,7 @@ EXPECTED = {
         GET /api/settings
         PUT /api/settings
         POST /api/settings/check
+        GET /api/audit
     """,
     "admin in person": """
         GET /api/secrets
@@ -93,7 +94,6 @@ EXPECTED = {
         POST /api/teams
         GET /api/teams
         DELETE /api/teams/{name}
-        GET /api/audit
         GET /metrics
     """,
     "anyone": """

@@ -234,7 +234,8 @@ API: tuple[Row, ...] = (
     Row("DELETE", "/api/tokens/{token_id}", MEMBER_IN_PERSON, tokens.revoke_token,
         "Revoke a token of yours, as an admin any of the account. Its connections are closed.",
         status=204, errors=(NotFound,)),
-    Row("GET", "/api/audit", OPERATOR, audit.list_audit, "List audit records, newest first.",
+    Row("GET", "/api/audit", ADMIN, audit.list_audit,
+        "List the audit records of the account, newest first; for an operator also those of the host.",
         query=audit.ListAudit, response=audit.AuditPage),
     Row("GET", "/openapi.json", VIEWER, openapi_json, "Get this description.", response="application/json"),
 )  # fmt: skip
@@ -270,6 +271,6 @@ PAGES: tuple[Row, ...] = (
 ROUTES: tuple[Row, ...] = (*API, *OPS, *PAGES)
 
 SOCKETS: tuple[SocketRow, ...] = (
-    # The chat of a session: the server sends events, the client messages and cancels.
-    SocketRow("/ws/chat/{thread_id}", MEMBER, chat.chat),
+    # The chat of a session: the server sends events, the client messages and cancels, which need more rights.
+    SocketRow("/ws/chat/{thread_id}", VIEWER, chat.chat),
 )
