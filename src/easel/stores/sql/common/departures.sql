@@ -1,5 +1,5 @@
 -- name: list_departures
--- List those who left an account and whose runs and questions there are still to be ended.
+-- List departures, the first one at the beginning.
 select account_id, user_id, left_at,
        extract(epoch from clock_timestamp() - left_at)::float8 as seconds
   from departures where left_at <= clock_timestamp() order by left_at limit :limit;
