@@ -58,6 +58,7 @@ class ChosenModels:
         choice = found.resolved.choice
         if needs_key(choice):
             raise ModelFailed(reason=found.resolved.note or missing_key(choice))
+        await self._settings.check_address(choice)
         return choice
 
 
