@@ -37,6 +37,7 @@ EXCEPTIONS = {
     "settings.list_other_secrets": "read once by `easel settings rotate`; a few rows per user",
     "orders.list_appenders": "pg_database has one row per database",
     "nodes.sweep_nodes": "a row per connected node; an index on expires_at would be written by every renewal",
+    "usage.delete_expired_counts": "a row per account in use; an index would be written by every exchange",
     "tokens.list_tokens": "returns every token; tokens are made by hand",
 }
 

@@ -33,6 +33,7 @@ from easel.host.secrets import Secrets
 from easel.host.sessions import Sessions
 from easel.host.streams import Tails
 from easel.host.tools.registry import ToolRegistry
+from easel.host.usage import AccountUsage
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,3 +72,4 @@ class Services:
     settings: UserSettings
     secrets: Secrets
     models: ChosenModels
+    usage: AccountUsage
