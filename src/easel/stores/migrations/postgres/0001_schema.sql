@@ -23,6 +23,7 @@ create table people (
   -- argon2id; null: the person signs in by a token or by OpenID Connect.
   password_hash text
 );
+create index people_operators_idx on people(user_id) where is_operator;
 -- The members of teams. A person is admin of their own account, without a row.
 create table team_members (
   account_id text not null references accounts(account_id) on delete cascade,
@@ -39,6 +40,7 @@ create table departures (
   left_at timestamptz not null default clock_timestamp(),
   primary key (account_id, user_id)
 );
+create index departures_left_idx on departures(left_at);
 -- The identities of persons at providers of OpenID Connect.
 create table identities (
   issuer text not null, subject text not null,

@@ -20,6 +20,7 @@ create table people (
   is_operator integer not null default 0 check (is_operator in (0, 1)),
   display_name text, password_hash text
 ) strict;
+create index people_operators_idx on people(user_id) where is_operator;
 create table team_members (
   account_id text not null references accounts(account_id) on delete cascade,
   user_id text not null references people(user_id) on delete cascade,
@@ -34,6 +35,7 @@ create table departures (
   left_at integer not null default (cast((julianday('now') - 2440587.5) * 86400000000 as integer)),
   primary key (account_id, user_id)
 ) strict, without rowid;
+create index departures_left_idx on departures(left_at);
 create table identities (
   issuer text not null, subject text not null,
   user_id text not null references people(user_id) on delete cascade,
