@@ -25,7 +25,7 @@ from easel.stores.rows.runs import (
     OUTSIDE_THREAD,
     event_columns,
     from_stored_attachments,
-    role_of_run,
+    roles_of_run,
     to_run,
     to_stored_attachments,
 )
@@ -373,9 +373,7 @@ def _to_claim(connection: sqlite3.Connection, worker_id: WorkerId, row: Row) -> 
     session = {"account_id": row["account_id"], "session_id": row["session_id"]}
     newest = connection.execute(DOCUMENTS_SQL["list_newest_documents"].sql, {**session, "limit": 1})
     has_document = bool(newest.fetchall())
-    columns["role"] = role_of_run(
-        row["started_by"], columns.pop("started_role"), _role_of_starter(connection, row)
-    )
+    columns |= roles_of_run(row["started_role"], _role_of_starter(connection, row))
     return Claim(
         worker_id=worker_id, cancel_requested=is_cancel_requested(row), has_document=has_document, **columns
     )
