@@ -51,7 +51,6 @@ class AccessTokens:
         claim_seconds: float,
         new_id: Callable[[], str],
     ) -> None:
-        """`claim_seconds` must be longer than a request of the client."""
         self._store = store
         self._cipher = cipher
         self._client = client
@@ -122,7 +121,7 @@ class AccessTokens:
         Returns the access token, or None if the connection was removed, replaced or revoked in the meantime.
         """
         try:
-            fresh = await self._client.refresh(provider, refresh_token)
+            fresh = await self._ask(provider, refresh_token)
         except ProviderRefused as problem:
             if problem.details["error"] != INVALID_GRANT:
                 await self._store.end_refresh(connection, refresh_id, must_reconnect=False)
@@ -137,6 +136,16 @@ class AccessTokens:
                 self._record(connection, "oauth.refreshed", {})
                 return fresh.access_token
         return None
+
+    async def _ask(self, provider: OAuthProvider, refresh_token: str) -> GrantedTokens:
+        """Ask the provider. A request ends before its claim does, so that no other process repeats it."""
+        seconds = self._claim_seconds * 2 / 3
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._client.refresh(provider, refresh_token)
+        except TimeoutError:
+            problem = f"did not answer within {seconds:g} s"
+            raise ProviderUnreachable(provider=provider.name, problem=problem) from None
 
     async def _save(self, connection: StoredConnection, fresh: GrantedTokens, refresh_token: str) -> bool:
         """Store the tokens, also if the database is unavailable for a while. False: removed, or replaced."""
