@@ -161,6 +161,12 @@ class AlreadyExists(HostError):
     code, gateway, rpc, http = "ALREADY_EXISTS", 409, -32012, 409
 
 
+class LastAdmin(HostError):
+    """The team {team} must keep an admin who is not disabled: {advice}."""
+
+    code, gateway, rpc, http = "LAST_ADMIN", 409, -32070, 409
+
+
 class CursorOutOfRange(HostError):
     """Cursor {cursor} is out of range; this log has {oldest} to {newest}. Resume inside that range."""
 
@@ -220,7 +226,7 @@ class TooMany(HostError):
 
 
 class TooManyFailures(HostError):
-    """Too many wrong tokens came from this address; try again in {seconds} s."""
+    """Too many wrong tokens or passwords came from this address; try again in {seconds} s."""
 
     code, gateway, rpc, http, retry_after = "TOO_MANY_FAILURES", 429, -32031, 429, 1
 
@@ -319,6 +325,18 @@ class BadSettings(HostError):
     """{problem}"""
 
     code, gateway, rpc, http = "BAD_SETTINGS", 500, -32030, 500
+
+
+class ProviderRefused(HostError):
+    """The provider {provider} refused the request: {error}."""
+
+    code, gateway, rpc, http = "PROVIDER_REFUSED", 400, -32062, 400
+
+
+class ProviderUnreachable(HostError):
+    """The provider {provider} {problem}; try again later."""
+
+    code, gateway, rpc, http = "PROVIDER_UNREACHABLE", 503, -32063, 502
 
 
 class SecretsUnavailable(HostError):

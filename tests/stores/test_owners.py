@@ -48,6 +48,7 @@ EXCEPTIONS = {
         executions: prune_executions
         canvas_versions: find_unused_blobs
         canvases: find_unknown_assets list_expired_views
+        departures: list_departures
         deletions: list_deleted_accounts next_deleted_canvas next_deleted_session
             purge_events purge_run_references purge_runs
         documents: list_expired_leases
@@ -57,10 +58,16 @@ EXCEPTIONS = {
         references: confirm_run_references find_pruned_runs release_run_references run_mentions
             run_references
         runs: delete_events list_prunable_runs trim_log trim_logs trim_thread
+        oauth_flows: delete_expired_flows
+    """,
+    "people, whom an operator administers": """
+        people: count_people lock_people
     """,
     "a credential, which says whose account it is, and its administration by the operator": """
+        connections: list_other_secrets
         secrets: list_other_secrets
         settings: list_other_secrets
+        oauth_flows: find_flow
         sign_ins: signed_in
         tokens: bind_token list_tokens note_use revoke_token
     """,

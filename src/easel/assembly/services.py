@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 from easel import __version__
 from easel.assembly.models import base_urls, host_model, open_cipher, open_models
+from easel.assembly.oauth import open_connections
+from easel.assembly.people import build_people, check_isolation
 from easel.assembly.resources import Resources
 from easel.assembly.sandbox import describe_isolation, local_tools, session_folders
 from easel.assembly.storage import derive_key, owner_credential, owner_token
@@ -48,7 +50,11 @@ from easel.host.documents.transactions import DocumentTransactions
 from easel.host.models.choice import ChosenModels
 from easel.host.models.settings import UserSettings
 from easel.host.nodes.registry import NodeLimits, NodeRegistry
+from easel.host.oauth.connections import Connections
 from easel.host.order import AccountOrder
+from easel.host.people.departures import Departures
+from easel.host.people.hashes import PasswordHashes
+from easel.host.people.passwords import Passwords
 from easel.host.ports import LogSource, Tool
 from easel.host.readiness import Readiness
 from easel.host.runs.queue import RunQueue
@@ -85,6 +91,7 @@ class SharedServices:
     tools: ToolRegistry
     settings: UserSettings
     secrets: Secrets
+    connections: Connections | None  # None: this host describes no provider
     models: ChosenModels
 
 
@@ -94,6 +101,7 @@ async def open_shared_services(
 ) -> AsyncGenerator[SharedServices]:
     """Build the shared services; at the end, disconnect the nodes and end all calls."""
     settings, database = resources.settings, resources.database
+    await check_isolation(settings, database)
     artifacts, notifier, audit = resources.artifacts, database.notifier, resources.audit
     transactions = CanvasTransactions(database.canvases, artifacts, resources.blobs, notifier, audit)
     outputs = LiveOutputs(transactions, audit, settings.claim_seconds)
@@ -170,7 +178,10 @@ async def open_shared_services(
         commands=describe_isolation(settings, sandbox),
     )
     try:
-        async with open_models(user_settings) as models:
+        async with (
+            open_connections(resources) as connections,
+            open_models(user_settings, connections) as models,
+        ):
             yield SharedServices(
                 resources=resources,
                 transactions=transactions,
@@ -187,6 +198,7 @@ async def open_shared_services(
                 tools=tools,
                 settings=user_settings,
                 secrets=secrets,
+                connections=connections,
                 models=models,
             )
     finally:
@@ -261,10 +273,25 @@ def build_services(shared: SharedServices, *, random: Callable[[], float] = rand
         key=derive_key(resources.signing_key, token, "canvas view"),
         max_state_bytes=settings.max_state_bytes,
     )
+    departures = Departures(database.departures, queue, actions.confirmations)
+    hashes = PasswordHashes()
+    administration = build_people(
+        settings,
+        database.people,
+        audit,
+        hashes=hashes,
+        throttle=throttle,
+        on_departure=departures.start_now,
+    )
     return Services(
         credentials=credentials,
         cookies=Cookies(credentials, database.sign_ins, derive_key(resources.signing_key, token, "cookie")),
         revocation=Revocation(credentials, database.sign_ins, notifier),
+        people=administration.people,
+        teams=administration.teams,
+        invitations=administration.invitations,
+        passwords=Passwords(database.people, hashes, throttle, audit),
+        departures=departures,
         tokens=Tokens(database.tokens, audit),
         audit=audit,
         artifacts=artifacts,
@@ -294,6 +321,7 @@ def build_services(shared: SharedServices, *, random: Callable[[], float] = rand
         nodes=shared.nodes,
         settings=shared.settings,
         secrets=shared.secrets,
+        connections=shared.connections,
         models=shared.models,
         usage=usage,
     )

@@ -10,10 +10,11 @@ from typing import Annotated, Any
 import typer
 
 from easel import settings as all_settings
-from easel.cli.options import DataOption, TokenOption, UrlOption
+from easel.cli.options import AccountOption, DataOption, TokenOption, UrlOption
 from easel.cli.terminal import connect, failing_in_one_sentence, is_terminal, load_settings, run_short
 from easel.core.model.settings import MAX_KEY_LENGTH, NAMES, SECRET_NAMES, check_value
 from easel.errors import BadInput
+from easel.settings_oauth import FAMILY, PARTS
 
 app = typer.Typer(
     invoke_without_command=True,
@@ -50,6 +51,10 @@ def list_settings() -> None:
         default = "" if value == row.default else f"   (default {row.default!r})"
         typer.echo(f"{row.variable}={shown}{default}")
         typer.echo(f"    {row.description}")
+    for name, part in PARTS.items():
+        given = [provider.name for provider in config.oauth if getattr(provider, name.lower())]
+        typer.echo(f"{FAMILY}{name}: " + (f"for {', '.join(given)}" if given else "none"))
+        typer.echo(f"    {part.description}")
     for name, nearest in all_settings.unknown_variables().items():
         typer.echo(f"{name}: unknown setting" + (f"; did you mean {nearest}?" if nearest else "."))
 
@@ -61,6 +66,7 @@ def get_settings(
     ] = None,
     url: UrlOption = None,
     token: TokenOption = None,
+    account: AccountOption = None,
     data: DataOption = None,
 ) -> None:
     """Print your own settings, and where each value comes from. A key is masked.
@@ -70,7 +76,7 @@ def get_settings(
     with failing_in_one_sentence():
         if name is not None:
             _check_name(name)
-        shown = connect(url, token, data).send("GET", PATH)
+        shown = connect(url, token, data, account).send("GET", PATH)
     if name is None:
         _print(shown)
     else:
@@ -85,6 +91,7 @@ def set_setting(
     ] = None,
     url: UrlOption = None,
     token: TokenOption = None,
+    account: AccountOption = None,
     data: DataOption = None,
 ) -> None:
     """Change one of your own settings in the running Easel; runs use it from their next step on.
@@ -95,7 +102,7 @@ def set_setting(
     """
     with failing_in_one_sentence():
         _check_name(name)
-        client = connect(url, token, data)
+        client = connect(url, token, data, account)
         text = check_value(name, _read_value(name, value))
         shown = client.send("PUT", PATH, {name: int(text) if name == "token_budget" else text})
     _print(shown)
@@ -103,7 +110,11 @@ def set_setting(
 
 @app.command("unset")
 def unset_setting(
-    name: NameArgument, url: UrlOption = None, token: TokenOption = None, data: DataOption = None
+    name: NameArgument,
+    url: UrlOption = None,
+    token: TokenOption = None,
+    account: AccountOption = None,
+    data: DataOption = None,
 ) -> None:
     """Clear one of your own settings, so that the host's is used again. A stored key is deleted.
 
@@ -111,7 +122,7 @@ def unset_setting(
     """
     with failing_in_one_sentence():
         _check_name(name)
-        shown = connect(url, token, data).send("PUT", PATH, {name: None})
+        shown = connect(url, token, data, account).send("PUT", PATH, {name: None})
     _print(shown)
 
 

@@ -21,7 +21,13 @@ from easel.host.documents.service import Documents
 from easel.host.models.choice import ChosenModels
 from easel.host.models.settings import UserSettings
 from easel.host.nodes.registry import NodeRegistry
+from easel.host.oauth.connections import Connections
 from easel.host.order import AccountOrder
+from easel.host.people.departures import Departures
+from easel.host.people.invitations import Invitations
+from easel.host.people.passwords import Passwords
+from easel.host.people.people import People
+from easel.host.people.teams import Teams
 from easel.host.readiness import Readiness
 from easel.host.runs.queue import RunQueue
 from easel.host.secrets import Secrets
@@ -36,6 +42,11 @@ class Services:
     credentials: Credentials
     cookies: Cookies
     revocation: Revocation
+    people: People
+    teams: Teams
+    invitations: Invitations
+    passwords: Passwords
+    departures: Departures
     tokens: Tokens
     audit: Audit
     queue: RunQueue
@@ -61,5 +72,6 @@ class Services:
     nodes: NodeRegistry
     settings: UserSettings
     secrets: Secrets
+    connections: Connections | None  # to providers; None: this host describes none
     models: ChosenModels
     usage: AccountUsage

@@ -41,9 +41,15 @@ EXPECTED = {
         GET /api/documents/{canvas_id}/history
         GET /api/documents/{canvas_id}/diff
         GET /api/tools
+        GET /api/me
+        GET /api/members
         GET /openapi.json
         GET /api/docs
         WS /ws/chat/{thread_id}
+    """,
+    "viewer in person": """
+        POST /api/me/password
+        POST /api/me/leave
     """,
     "member": """
         POST /api/runs
@@ -76,8 +82,21 @@ EXPECTED = {
         GET /api/secrets
         PUT /api/secrets/{name}
         DELETE /api/secrets/{name}
+        GET /api/oauth
+        POST /api/oauth/{provider}/start
+        DELETE /api/oauth/{provider}
+        PUT /api/members/{name}
+        DELETE /api/members/{name}
     """,
     "operator": """
+        POST /api/people
+        GET /api/people
+        PATCH /api/people/{name}
+        DELETE /api/people/{name}
+        POST /api/people/{name}/invitations
+        POST /api/teams
+        GET /api/teams
+        DELETE /api/teams/{name}
         GET /metrics
     """,
     "anyone": """
@@ -85,7 +104,11 @@ EXPECTED = {
         GET /readyz
         GET /
         POST /sign-in
+        GET /invitation
+        POST /invitation
         POST /sign-out
+        GET /api/oauth/{provider}/callback
+        GET /auth/callback
         GET /canvas/{agent_id}/{canvas_id}
         GET /canvas-view/{token}/{file:path}
         GET /ui/{file}
@@ -105,6 +128,7 @@ def may_call(who: str, principal: Principal) -> bool:
     return {
         "anyone": True,
         "viewer": is_caller,
+        "viewer in person": is_person,
         "member": is_caller and rank >= RANKS[Role.MEMBER],
         "member in person": is_person and rank >= RANKS[Role.MEMBER],
         "admin": is_caller and rank >= RANKS[Role.ADMIN],

@@ -9,6 +9,7 @@ from typing import Any
 from starlette.responses import Response
 
 from easel.core.access import InAccount, OfHost, Public
+from easel.core.oauth.flow import LOOPBACK_PATH, public_path
 from easel.core.principal import PrincipalKind, Role
 from easel.edges.decoding import NoParams
 from easel.edges.http import (
@@ -19,8 +20,11 @@ from easel.edges.http import (
     canvases,
     chat,
     documents,
+    invitation_page,
+    oauth,
     ops,
     pages,
+    people,
     rpc,
     runs,
     secrets,
@@ -43,6 +47,7 @@ from easel.errors import (
     CursorOutOfRange,
     IdempotencyConflict,
     InputConflict,
+    LastAdmin,
     NotFound,
     NotRunning,
     RangeNotSatisfiable,
@@ -54,6 +59,7 @@ from easel.errors import (
     TooLarge,
     ToolFailed,
     TooMany,
+    TooManyFailures,
     Unavailable,
     VersionConflict,
 )
@@ -63,7 +69,9 @@ CALLERS = frozenset({PrincipalKind.USER, PrincipalKind.SERVICE})  # a node's tok
 
 PUBLIC = Public()
 VIEWER, MEMBER, ADMIN = (InAccount(role, CALLERS) for role in (Role.VIEWER, Role.MEMBER, Role.ADMIN))
-MEMBER_IN_PERSON, ADMIN_IN_PERSON = (InAccount(role, PEOPLE) for role in (Role.MEMBER, Role.ADMIN))
+VIEWER_IN_PERSON, MEMBER_IN_PERSON, ADMIN_IN_PERSON = (
+    InAccount(role, PEOPLE) for role in (Role.VIEWER, Role.MEMBER, Role.ADMIN)
+)
 OPERATOR = OfHost(PEOPLE)
 METRICS = "/metrics"
 
@@ -183,6 +191,51 @@ API: tuple[Row, ...] = (
         errors=(SecretsUnavailable,)),
     Row("DELETE", "/api/secrets/{name}", ADMIN_IN_PERSON, secrets.delete_secret, "Delete a secret.",
         status=204, errors=(NotFound,)),
+    Row("GET", "/api/oauth", ADMIN_IN_PERSON, oauth.list_providers,
+        "List the OAuth providers of this host and your connections to them, without tokens.",
+        response=oauth.ProviderList),
+    Row("POST", "/api/oauth/{provider}/start", ADMIN_IN_PERSON, oauth.start_flow,
+        "Begin to connect a provider. Open the returned address in the same browser.", body=NoParams,
+        response=oauth.FlowStarted, errors=(NotFound,)),
+    Row("DELETE", "/api/oauth/{provider}", ADMIN_IN_PERSON, oauth.remove_connection,
+        "Delete a connection with its tokens.", status=204, errors=(NotFound,)),
+    Row("GET", "/api/me", VIEWER, people.get_me,
+        "Get who you are, your role in the account of the request, and your accounts.", response=people.Me),
+    Row("POST", "/api/me/password", VIEWER_IN_PERSON, people.change_password,
+        "Set your password. Your other sign-ins end.", body=people.ChangePassword, status=204,
+        errors=(TooMany, TooManyFailures)),
+    Row("POST", "/api/me/leave", VIEWER_IN_PERSON, people.leave_team,
+        "Leave the team of the request. Your runs, questions, tokens and nodes there end.", body=NoParams,
+        status=204, errors=(NotFound, LastAdmin)),
+    Row("GET", "/api/members", VIEWER, people.list_members,
+        "List the members of the account with their roles, by name.", query=people.ListPeople,
+        response=people.MemberPage),
+    Row("PUT", "/api/members/{name}", ADMIN_IN_PERSON, people.set_member,
+        "Add a person to the team, or change their role. A team keeps an admin who is not disabled.",
+        body=people.SetMember, response=people.MemberView, errors=(NotFound, LastAdmin)),
+    Row("DELETE", "/api/members/{name}", ADMIN_IN_PERSON, people.remove_member,
+        "Remove a member. Their runs, questions, tokens and nodes in the team end.", status=204,
+        errors=(NotFound, LastAdmin)),
+    Row("POST", "/api/people", OPERATOR, people.add_person,
+        "Add a person. Returns a token and an invitation link, once.", body=people.AddPerson, status=201,
+        response=people.PersonAdded, errors=(AlreadyExists,)),
+    Row("GET", "/api/people", OPERATOR, people.list_people, "List the people of this host, by name.",
+        query=people.ListPeople, response=people.PersonPage),
+    Row("PATCH", "/api/people/{name}", OPERATOR, people.change_person,
+        "Disable or enable a person. Disabling ends their tokens, connections and runs.",
+        body=people.ChangePerson, response=people.PersonView, errors=(NotFound, LastAdmin)),
+    Row("DELETE", "/api/people/{name}", OPERATOR, people.delete_person,
+        "Delete a person with all that they own. The name is not given again.", query=people.DeletePerson,
+        status=204, errors=(NotFound, LastAdmin)),
+    Row("POST", "/api/people/{name}/invitations", OPERATOR, people.invite_person,
+        "Make a new invitation link, for example for a forgotten password. Earlier links end.", body=NoParams,
+        status=201, response=people.Invited, errors=(NotFound,)),
+    Row("POST", "/api/teams", OPERATOR, people.add_team, "Add a team with its first admin.",
+        body=people.AddTeam, status=201, response=people.TeamAdded, errors=(AlreadyExists, NotFound)),
+    Row("GET", "/api/teams", OPERATOR, people.list_teams, "List the teams of this host, by name.",
+        query=people.ListPeople, response=people.TeamPage),
+    Row("DELETE", "/api/teams/{name}", OPERATOR, people.delete_team,
+        "Delete a team with all that it owns. The name is not given again.", status=204, errors=(NotFound,)),
     Row("POST", "/api/tokens", MEMBER_IN_PERSON, tokens.create_token,
         "Create a token of yours in the account, with at most your role. Its secret is returned once.",
         body=tokens.CreateToken, status=201, response=tokens.TokenView),
@@ -211,8 +264,16 @@ PAGES: tuple[Row, ...] = (
     Row("GET", "/", PUBLIC, pages.home, "The home page, or the sign-in page.", response="text/html"),
     Row("POST", "/sign-in", PUBLIC, pages.sign_in, "Sign in with a token. Sets a cookie.",
         response="text/html"),
+    Row("GET", "/invitation", PUBLIC, invitation_page.show_invitation,
+        "The page of an invitation. It changes nothing.", response="text/html"),
+    Row("POST", "/invitation", PUBLIC, invitation_page.accept_invitation,
+        "Accept an invitation: set a password and sign in.", response="text/html"),
     Row("POST", "/sign-out", PUBLIC, pages.sign_out, "Sign out: revoke the cookie and close its connections.",
         response="text/html"),
+    Row("GET", public_path("{provider}"), PUBLIC, oauth.finish_flow,
+        "The callback of an OAuth provider: whether it is connected now.", response="text/html"),
+    Row("GET", LOOPBACK_PATH, PUBLIC, oauth.finish_flow,
+        "The same on this machine, in the profile dev-local.", response="text/html"),
     Row("GET", "/canvas/{agent_id}/{canvas_id}", PUBLIC, canvas_page.canvas_page,
         "The page of a canvas, or the sign-in page.", response="text/html"),
     Row("GET", "/canvas-view/{token}/{file:path}", PUBLIC, canvas_page.view_file,

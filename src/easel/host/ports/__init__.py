@@ -14,7 +14,9 @@ from easel.host.ports.documents import DocumentStore, Leases, RunLease
 from easel.host.ports.executions import ExecutionStore
 from easel.host.ports.models import Model, ModelSource
 from easel.host.ports.nodes import NodeLink, NodeStore
+from easel.host.ports.oauth import ConnectionStore, OAuthClient, OAuthFlowStore
 from easel.host.ports.orders import OrderStore
+from easel.host.ports.people import DepartureStore, PeopleStore
 from easel.host.ports.runs import BoardStore, RunStore, TurnStore
 from easel.host.ports.secrets import RotatedStore, SecretCipher, SecretSource, SecretStore, SettingStore
 from easel.host.ports.sessions import SessionStore
@@ -32,7 +34,9 @@ __all__ = [
     "CallStore",
     "CanvasStore",
     "CanvasVersionStore",
+    "ConnectionStore",
     "DeletionStore",
+    "DepartureStore",
     "DocumentStore",
     "ExecutionStore",
     "Leases",
@@ -42,7 +46,10 @@ __all__ = [
     "NodeLink",
     "NodeStore",
     "Notifier",
+    "OAuthClient",
+    "OAuthFlowStore",
     "OrderStore",
+    "PeopleStore",
     "ReferenceStore",
     "RemoteTool",
     "RotatedStore",

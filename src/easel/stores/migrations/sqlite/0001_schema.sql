@@ -20,6 +20,7 @@ create table people (
   is_operator integer not null default 0 check (is_operator in (0, 1)),
   display_name text, password_hash text
 ) strict;
+create index people_operators_idx on people(user_id) where is_operator;
 create table team_members (
   account_id text not null references accounts(account_id) on delete cascade,
   user_id text not null references people(user_id) on delete cascade,
@@ -34,6 +35,7 @@ create table departures (
   left_at integer not null default (cast((julianday('now') - 2440587.5) * 86400000000 as integer)),
   primary key (account_id, user_id)
 ) strict, without rowid;
+create index departures_left_idx on departures(left_at);
 create table identities (
   issuer text not null, subject text not null,
   user_id text not null references people(user_id) on delete cascade,
@@ -111,6 +113,36 @@ create table secrets (
   created_at integer not null, updated_at integer not null,
   primary key (account_id, name)
 ) strict, without rowid;
+
+create table oauth_state (
+  state text not null primary key,
+  code_verifier text not null,
+  expires_at integer not null,
+  provider text not null,
+  account_id text not null references accounts(account_id) on delete cascade,
+  user_id text not null references people(user_id) on delete cascade,
+  sign_in_id text,
+  redirect_uri text not null, origin text not null
+) strict;
+create index oauth_state_expires_idx on oauth_state(expires_at);
+create index oauth_state_account_idx on oauth_state(account_id, user_id);
+create index oauth_state_user_idx on oauth_state(user_id);
+
+create table auth (
+  account_id text not null references accounts(account_id) on delete cascade,
+  provider text not null,
+  user_id text not null references people(user_id) on delete cascade,
+  key_id text not null, data blob not null,
+  scopes text not null,
+  connected_at integer not null,
+  expires_at integer,
+  revision text not null,
+  refresh_id text, refresh_until integer,
+  must_reconnect integer not null default 0,
+  primary key (account_id, provider),
+  constraint refresh_has_an_end check ((refresh_id is null) = (refresh_until is null))
+) strict;
+create index auth_user_idx on auth(user_id);
 
 create table sessions (
   account_id text not null references accounts(account_id) on delete cascade,
