@@ -219,7 +219,6 @@ PINNED = [
     # column with pinned statistics, statement that needs it, state of the table
     ("run_events", "run_id", "runs.events_after", bloat("run_events_pkey")),
     ("audit", "account_id", "audit.list_records", "select 1"),
-    ("audit", "action", "audit.list_records_of_action", "select 1"),
     ("canvases", "agent_id", "canvases.list_agent_canvases", "select 1"),
     ("runs", "session_id", "runs.list_session_runs", bloat("runs_session_idx")),
     ("runs", "status", "runs.list_runs_by_status", "delete from runs where status <> 'completed'"),

@@ -870,10 +870,9 @@ end $$;
 -- have one event each. If most runs have one, the index on created_at seems as good as the primary key, and
 -- each page of a log would read and sort the whole log. Assume 50 events per run.
 alter table run_events alter column run_id set (n_distinct = -0.02);
--- If there are few actions, it seems best to read all records from the newest on until a page of one action
--- is found, which never ends for a rare action. Assume 100 records per action. The same for few accounts.
+-- If there are few accounts, it seems best to read all records from the newest on until a page of one account
+-- is found, which never ends for one with few records. Assume 100 records per account.
 alter table audit alter column account_id set (n_distinct = -0.01);
-alter table audit alter column action set (n_distinct = -0.01);
 -- If all rows have one status, the index on the status seems useless, but a listing of another status needs
 -- it.
 alter table runs alter column status set (n_distinct = 5);
