@@ -203,6 +203,7 @@ export interface Routes {
   "PUT /api/secrets/{name}": { path: { name: string }; query: Record<string, never>; body: SetSecret; status: 204; response: undefined };
   /** Delete a secret. */
   "DELETE /api/secrets/{name}": { path: { name: string }; query: Record<string, never>; body: Record<string, never>; status: 204; response: undefined };
+<<<<<<< HEAD
   /** Get who you are, your role in the account of the request, and your accounts. */
   "GET /api/me": { path: Record<string, never>; query: Record<string, never>; body: Record<string, never>; status: 200; response: Me & { warnings?: string[] } };
   /** Set your password. Your other sign-ins end. */
@@ -231,6 +232,14 @@ export interface Routes {
   "GET /api/teams": { path: Record<string, never>; query: ListPeople; body: Record<string, never>; status: 200; response: TeamPage & { warnings?: string[] } };
   /** Delete a team with all that it owns. The name is not given again. */
   "DELETE /api/teams/{name}": { path: { name: string }; query: Record<string, never>; body: Record<string, never>; status: 204; response: undefined };
+=======
+  /** List the OAuth providers of this host and your connections to them, without tokens. */
+  "GET /api/oauth": { path: Record<string, never>; query: Record<string, never>; body: Record<string, never>; status: 200; response: ProviderList & { warnings?: string[] } };
+  /** Begin to connect a provider. Open the returned address in the same browser. */
+  "POST /api/oauth/{provider}/start": { path: { provider: string }; query: Record<string, never>; body: Record<string, never>; status: 200; response: FlowStarted & { warnings?: string[] } };
+  /** Delete a connection with its tokens. */
+  "DELETE /api/oauth/{provider}": { path: { provider: string }; query: Record<string, never>; body: Record<string, never>; status: 204; response: undefined };
+>>>>>>> main
   /** Create a token of yours in the account, with at most your role. Its secret is returned once. */
   "POST /api/tokens": { path: Record<string, never>; query: Record<string, never>; body: CreateToken; status: 201; response: TokenView & { warnings?: string[] } };
   /** List your tokens in the account, for an admin all of its tokens. */
@@ -272,6 +281,8 @@ export interface Errors {
   NOT_RUNNING: 409;
   NOT_SIGNED_IN: 401;
   PATCH_REJECTED: 409;
+  PROVIDER_REFUSED: 400;
+  PROVIDER_UNREACHABLE: 503;
   RANGE_NOT_SATISFIABLE: 400;
   REJECTION_LIMIT: 500;
   REVISION_CONFLICT: 409;
@@ -1931,6 +1942,7 @@ export interface SetSecret {
   value: string;
 }
 
+<<<<<<< HEAD
 export interface Me {
   /** person, or service for a program */
   kind: string;
@@ -2043,6 +2055,32 @@ export interface TeamView {
   name: string;
   created_at: string;
   member_count: number;
+=======
+export interface ProviderList {
+  providers: ProviderView[];
+}
+
+export interface ProviderView {
+  provider: string;
+  /** null: not connected. */
+  connection: ConnectionView | null;
+}
+
+export interface ConnectionView {
+  connected_at: string;
+  /** The person who signed it in. */
+  connected_by: string;
+  scopes: string;
+  /** When the access token is refreshed; null: never. */
+  expires_at: string | null;
+  /** The provider has ended it; connect it again. */
+  must_reconnect: boolean;
+}
+
+export interface FlowStarted {
+  /** Open it in the browser that is signed in to Easel. */
+  authorize_url: string;
+>>>>>>> main
 }
 
 export interface CreateToken {

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 RATE, BURST = 4, 20
-LIMITS = f"requests_per_second={RATE},streams=2,runs=1,queued_runs=3,stored_mb=1"
+LIMITS = f"requests_per_second={RATE},streams=3,runs=1,queued_runs=3,stored_mb=1"
 
 
 @pytest.fixture(scope="module")
@@ -91,11 +91,9 @@ def test_streams_of_all_instances_count_together(account: Account):
     run_id = account.start(WAITING).json()["run_id"]
     path = f"/api/runs/{run_id}/events"
     with contextlib.ExitStack() as streams:
-        for _ in range(2):
-            opened = streams.enter_context(account.http.stream("GET", account.easel.base_url + path))
-            assert opened.status_code == 200
-
-        assert account.send("GET", f"/api/runs/{run_id}", 1).status_code == 200
+        for at in (0, 0, 1):
+            url = account.easel.instances[at].base_url + path
+            assert streams.enter_context(account.http.stream("GET", url)).status_code == 200
         elsewhere = account.easel.instances[1].services.usage
 
         def is_refused() -> bool:
@@ -105,9 +103,9 @@ def test_streams_of_all_instances_count_together(account: Account):
                 return True
             return False
 
-        wait_for_sync(is_refused, within=WAIT_SECONDS, what="the other instance counts both")
-        check_limit(account.send("GET", path, 1), 429, "streams", 2)
-    wait_for_sync(lambda: not is_refused(), within=WAIT_SECONDS, what="both are closed")
+        wait_for_sync(is_refused, within=WAIT_SECONDS, what="the other instance counts all three")
+        check_limit(account.send("GET", path, 1), 429, "streams", 3)
+    wait_for_sync(lambda: not is_refused(), within=WAIT_SECONDS, what="all are closed")
     account.send("POST", f"/api/runs/{run_id}/cancel")
 
 

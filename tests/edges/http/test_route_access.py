@@ -82,8 +82,14 @@ EXPECTED = {
         GET /api/secrets
         PUT /api/secrets/{name}
         DELETE /api/secrets/{name}
+<<<<<<< HEAD
         PUT /api/members/{name}
         DELETE /api/members/{name}
+=======
+        GET /api/oauth
+        POST /api/oauth/{provider}/start
+        DELETE /api/oauth/{provider}
+>>>>>>> main
     """,
     "operator": """
         POST /api/people
@@ -104,6 +110,8 @@ EXPECTED = {
         GET /invitation
         POST /invitation
         POST /sign-out
+        GET /api/oauth/{provider}/callback
+        GET /auth/callback
         GET /canvas/{agent_id}/{canvas_id}
         GET /canvas-view/{token}/{file:path}
         GET /ui/{file}

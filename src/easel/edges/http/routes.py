@@ -9,6 +9,7 @@ from typing import Any
 from starlette.responses import Response
 
 from easel.core.access import InAccount, OfHost, Public
+from easel.core.oauth.flow import LOOPBACK_PATH, public_path
 from easel.core.principal import PrincipalKind, Role
 from easel.edges.decoding import NoParams
 from easel.edges.http import (
@@ -19,7 +20,11 @@ from easel.edges.http import (
     canvases,
     chat,
     documents,
+<<<<<<< HEAD
     invitation_page,
+=======
+    oauth,
+>>>>>>> main
     ops,
     pages,
     people,
@@ -189,6 +194,7 @@ API: tuple[Row, ...] = (
         errors=(SecretsUnavailable,)),
     Row("DELETE", "/api/secrets/{name}", ADMIN_IN_PERSON, secrets.delete_secret, "Delete a secret.",
         status=204, errors=(NotFound,)),
+<<<<<<< HEAD
     Row("GET", "/api/me", VIEWER, people.get_me,
         "Get who you are, your role in the account of the request, and your accounts.", response=people.Me),
     Row("POST", "/api/me/password", VIEWER_IN_PERSON, people.change_password,
@@ -226,6 +232,16 @@ API: tuple[Row, ...] = (
         query=people.ListPeople, response=people.TeamPage),
     Row("DELETE", "/api/teams/{name}", OPERATOR, people.delete_team,
         "Delete a team with all that it owns. The name is not given again.", status=204, errors=(NotFound,)),
+=======
+    Row("GET", "/api/oauth", ADMIN_IN_PERSON, oauth.list_providers,
+        "List the OAuth providers of this host and your connections to them, without tokens.",
+        response=oauth.ProviderList),
+    Row("POST", "/api/oauth/{provider}/start", ADMIN_IN_PERSON, oauth.start_flow,
+        "Begin to connect a provider. Open the returned address in the same browser.", body=NoParams,
+        response=oauth.FlowStarted, errors=(NotFound,)),
+    Row("DELETE", "/api/oauth/{provider}", ADMIN_IN_PERSON, oauth.remove_connection,
+        "Delete a connection with its tokens.", status=204, errors=(NotFound,)),
+>>>>>>> main
     Row("POST", "/api/tokens", MEMBER_IN_PERSON, tokens.create_token,
         "Create a token of yours in the account, with at most your role. Its secret is returned once.",
         body=tokens.CreateToken, status=201, response=tokens.TokenView),
@@ -260,6 +276,10 @@ PAGES: tuple[Row, ...] = (
         "Accept an invitation: set a password and sign in.", response="text/html"),
     Row("POST", "/sign-out", PUBLIC, pages.sign_out, "Sign out: revoke the cookie and close its connections.",
         response="text/html"),
+    Row("GET", public_path("{provider}"), PUBLIC, oauth.finish_flow,
+        "The callback of an OAuth provider: whether it is connected now.", response="text/html"),
+    Row("GET", LOOPBACK_PATH, PUBLIC, oauth.finish_flow,
+        "The same on this machine, in the profile dev-local.", response="text/html"),
     Row("GET", "/canvas/{agent_id}/{canvas_id}", PUBLIC, canvas_page.canvas_page,
         "The page of a canvas, or the sign-in page.", response="text/html"),
     Row("GET", "/canvas-view/{token}/{file:path}", PUBLIC, canvas_page.view_file,

@@ -46,7 +46,7 @@ class QueuedRuns:
     """Decides whether to count the queued runs of an account: often if the account is near its limit.
 
     Counting reads as many rows as the account has queued runs. So after a count this instance enqueues an
-    eighth of what is left without another one.
+    eighth of the rest without another one.
     """
 
     def __init__(self, limit: int) -> None:
