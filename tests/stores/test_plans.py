@@ -31,12 +31,9 @@ if TYPE_CHECKING:
 
 # Statements that read many rows, each with its reason.
 EXCEPTIONS = {
-<<<<<<< HEAD
     "people.revoke_tokens_of": "the tokens of one person, when that person is disabled or deleted",
     "people.count_people": "read once at the start, and only while commands are not isolated",
-=======
     "connections.list_other_secrets": "read once by `easel settings rotate`; a few rows per user",
->>>>>>> main
     "secrets.list_other_secrets": "read once by `easel settings rotate`; a few rows per user",
     "settings.list_other_secrets": "read once by `easel settings rotate`; a few rows per user",
     "orders.list_appenders": "pg_database has one row per database",

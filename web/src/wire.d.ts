@@ -203,7 +203,6 @@ export interface Routes {
   "PUT /api/secrets/{name}": { path: { name: string }; query: Record<string, never>; body: SetSecret; status: 204; response: undefined };
   /** Delete a secret. */
   "DELETE /api/secrets/{name}": { path: { name: string }; query: Record<string, never>; body: Record<string, never>; status: 204; response: undefined };
-<<<<<<< HEAD
   /** Get who you are, your role in the account of the request, and your accounts. */
   "GET /api/me": { path: Record<string, never>; query: Record<string, never>; body: Record<string, never>; status: 200; response: Me & { warnings?: string[] } };
   /** Set your password. Your other sign-ins end. */
@@ -232,14 +231,12 @@ export interface Routes {
   "GET /api/teams": { path: Record<string, never>; query: ListPeople; body: Record<string, never>; status: 200; response: TeamPage & { warnings?: string[] } };
   /** Delete a team with all that it owns. The name is not given again. */
   "DELETE /api/teams/{name}": { path: { name: string }; query: Record<string, never>; body: Record<string, never>; status: 204; response: undefined };
-=======
   /** List the OAuth providers of this host and your connections to them, without tokens. */
   "GET /api/oauth": { path: Record<string, never>; query: Record<string, never>; body: Record<string, never>; status: 200; response: ProviderList & { warnings?: string[] } };
   /** Begin to connect a provider. Open the returned address in the same browser. */
   "POST /api/oauth/{provider}/start": { path: { provider: string }; query: Record<string, never>; body: Record<string, never>; status: 200; response: FlowStarted & { warnings?: string[] } };
   /** Delete a connection with its tokens. */
   "DELETE /api/oauth/{provider}": { path: { provider: string }; query: Record<string, never>; body: Record<string, never>; status: 204; response: undefined };
->>>>>>> main
   /** Create a token of yours in the account, with at most your role. Its secret is returned once. */
   "POST /api/tokens": { path: Record<string, never>; query: Record<string, never>; body: CreateToken; status: 201; response: TokenView & { warnings?: string[] } };
   /** List your tokens in the account, for an admin all of its tokens. */
@@ -1942,7 +1939,6 @@ export interface SetSecret {
   value: string;
 }
 
-<<<<<<< HEAD
 export interface Me {
   /** person, or service for a program */
   kind: string;
@@ -2055,7 +2051,8 @@ export interface TeamView {
   name: string;
   created_at: string;
   member_count: number;
-=======
+}
+
 export interface ProviderList {
   providers: ProviderView[];
 }
@@ -2080,7 +2077,6 @@ export interface ConnectionView {
 export interface FlowStarted {
   /** Open it in the browser that is signed in to Easel. */
   authorize_url: string;
->>>>>>> main
 }
 
 export interface CreateToken {

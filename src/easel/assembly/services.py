@@ -12,11 +12,8 @@ from dataclasses import dataclass
 
 from easel import __version__
 from easel.assembly.models import base_urls, host_model, open_cipher, open_models
-<<<<<<< HEAD
-from easel.assembly.people import build_people, check_isolation
-=======
 from easel.assembly.oauth import open_connections
->>>>>>> main
+from easel.assembly.people import build_people, check_isolation
 from easel.assembly.resources import Resources
 from easel.assembly.sandbox import describe_isolation, local_tools, session_folders
 from easel.assembly.storage import derive_key, owner_credential, owner_token

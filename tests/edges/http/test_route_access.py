@@ -82,14 +82,11 @@ EXPECTED = {
         GET /api/secrets
         PUT /api/secrets/{name}
         DELETE /api/secrets/{name}
-<<<<<<< HEAD
         PUT /api/members/{name}
         DELETE /api/members/{name}
-=======
         GET /api/oauth
         POST /api/oauth/{provider}/start
         DELETE /api/oauth/{provider}
->>>>>>> main
     """,
     "operator": """
         POST /api/people

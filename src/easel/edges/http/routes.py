@@ -20,11 +20,8 @@ from easel.edges.http import (
     canvases,
     chat,
     documents,
-<<<<<<< HEAD
     invitation_page,
-=======
     oauth,
->>>>>>> main
     ops,
     pages,
     people,
@@ -194,7 +191,6 @@ API: tuple[Row, ...] = (
         errors=(SecretsUnavailable,)),
     Row("DELETE", "/api/secrets/{name}", ADMIN_IN_PERSON, secrets.delete_secret, "Delete a secret.",
         status=204, errors=(NotFound,)),
-<<<<<<< HEAD
     Row("GET", "/api/me", VIEWER, people.get_me,
         "Get who you are, your role in the account of the request, and your accounts.", response=people.Me),
     Row("POST", "/api/me/password", VIEWER_IN_PERSON, people.change_password,
@@ -232,7 +228,6 @@ API: tuple[Row, ...] = (
         query=people.ListPeople, response=people.TeamPage),
     Row("DELETE", "/api/teams/{name}", OPERATOR, people.delete_team,
         "Delete a team with all that it owns. The name is not given again.", status=204, errors=(NotFound,)),
-=======
     Row("GET", "/api/oauth", ADMIN_IN_PERSON, oauth.list_providers,
         "List the OAuth providers of this host and your connections to them, without tokens.",
         response=oauth.ProviderList),
@@ -241,7 +236,6 @@ API: tuple[Row, ...] = (
         response=oauth.FlowStarted, errors=(NotFound,)),
     Row("DELETE", "/api/oauth/{provider}", ADMIN_IN_PERSON, oauth.remove_connection,
         "Delete a connection with its tokens.", status=204, errors=(NotFound,)),
->>>>>>> main
     Row("POST", "/api/tokens", MEMBER_IN_PERSON, tokens.create_token,
         "Create a token of yours in the account, with at most your role. Its secret is returned once.",
         body=tokens.CreateToken, status=201, response=tokens.TokenView),

@@ -1,23 +1,15 @@
 """Access to a SQLite file that a running server may have open, for short commands such as `easel token`.
 
 The file is opened without the lock of the data folder: SQLite lets two processes write in turn. Only tokens,
-<<<<<<< HEAD
-people, settings, secrets and audit records are accessible, because a running server caches them for at most a
-second.
-=======
-settings, secrets, connections and audit records are accessible, because a running server caches them for at
-most a second.
->>>>>>> main
+people, settings, secrets, connections and audit records are accessible, because a running server caches them
+for at most a second.
 """
 
 from functools import partial
 from pathlib import Path
 
-<<<<<<< HEAD
-from easel.stores.nouns.people import SqlPeople
-=======
 from easel.stores.nouns.connections import SqlConnections
->>>>>>> main
+from easel.stores.nouns.people import SqlPeople
 from easel.stores.nouns.secrets import SqlSecrets
 from easel.stores.nouns.settings import SqlSettings
 from easel.stores.nouns.tokens import SqlTokens
