@@ -467,14 +467,15 @@ def test_unavailable_database_leaks_nothing_and_is_recorded_afterwards(tmp_path:
         with pytest.raises(InvalidStatus) as refused:
             connect(easel.base_url.replace("http", "ws", 1) + f"/ws/chat/{session}?token={easel.token}")
         check_no_database_details(refused.value.response.body.decode(), "/ws/chat")
-        with easel.stranger() as browser:  # signs in now, and is recorded afterwards
-            assert browser.get("/", params={"token": easel.token}).status_code == 303
+        with easel.stranger() as browser:  # is refused now, and recorded afterwards
+            assert browser.get("/", params={"token": easel.token}).status_code == 503
+            assert browser.get("/", params={"token": "wrong"}).status_code == 401
         server.start()
         wait_for_sync(lambda: easel.get("/readyz").status_code == 200, within=60, what="ready again")
         record = latest(easel, "database.unavailable")
         assert record["storage_class"] == "ops"
         assert record["details"]["exception"]
-        assert latest(easel, "sign_in.succeeded")["details"]["by"] == "link"
+        assert latest(easel, "sign_in.failed")["details"]["by"] == "link"
         assert easel.do(is_chain_intact(easel)), "late records are part of the chain"
 
 

@@ -153,6 +153,7 @@ def host_of(principal: Principal | None) -> Any:
 
     return SimpleNamespace(
         credentials=SimpleNamespace(authenticate=authenticate),
+        usage=SimpleNamespace(count_request=lambda _: None),
         revocation=SimpleNamespace(while_valid=lambda _: contextlib.nullcontext()),
     )
 

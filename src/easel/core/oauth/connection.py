@@ -1,6 +1,7 @@
 """A connection of an account to an OAuth provider: its person, its tokens, and when they are refreshed.
 
-Owns the members of a connection, and how long a token is used. Does not know how connections are stored or tokens obtained.
+Owns the members of a connection, and how long a token is used. Does not know how connections are stored, or
+how tokens are obtained.
 """
 
 from dataclasses import dataclass, field

@@ -160,6 +160,7 @@ class SqlPeople:
             yield "remove_member", ids
             yield "add_departure", ids
             yield "revoke_tokens_in", ids
+            yield "remove_connections", ids
             return True
 
         return await self._sql.transaction(steps())
@@ -255,6 +256,7 @@ def _end_access(user_id: UserId, teams: Iterable[AccountId]) -> Steps[None]:
     """End the credentials of a person everywhere, and note what is still to be ended in each account."""
     for account_id in (AccountId(user_id), *teams):
         yield "add_departure", {"account_id": account_id, "user_id": user_id}
+        yield "remove_connections", {"account_id": account_id, "user_id": user_id}
     yield "revoke_tokens_of", {"user_id": user_id}
     yield "end_sign_ins", {"user_id": user_id, "kept": ""}
     yield "remove_invitations", {"user_id": user_id}

@@ -125,6 +125,10 @@ on conflict (account_id, user_id) do update set left_at = excluded.left_at;
 update tokens set revoked_at = clock_timestamp()
  where account_id = :account_id and user_id = :user_id and revoked_at is null;
 
+-- name: remove_connections
+-- Delete the connections to providers that a person signed in in one account.
+delete from auth where account_id = :account_id and user_id = :user_id;
+
 -- name: revoke_tokens_of
 -- Revoke the tokens of a person in all accounts.
 update tokens set revoked_at = clock_timestamp() where user_id = :user_id and revoked_at is null;
