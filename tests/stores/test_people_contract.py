@@ -292,13 +292,11 @@ async def test_connections_that_a_person_signed_in_go_with_them(
     store: Store, people: PeopleStore, end: str
 ) -> None:
     await make_team(people, bob="member")
+    no_bytes = "''" if store.kind == "postgres" else "x''"
     for provider, user_id in (("one", BOB), ("two", ADA)):
         await store.sql(
             "insert into auth (account_id, provider, user_id, key_id, data, scopes, connected_at, revision)"
-            f" values ('web', '{provider}', '{user_id}', 'key', '', '', {store.ago(0)}, 'r')"
-            if store.kind == "postgres"
-            else "insert into auth (account_id, provider, user_id, key_id, data, scopes, connected_at, revision)"
-            f" values ('web', '{provider}', '{user_id}', 'key', x'', '', {store.ago(0)}, 'r')"
+            f" values ('web', '{provider}', '{user_id}', 'key', {no_bytes}, '', {store.ago(0)}, 'r')"
         )
     await (people.remove_member(WEB, BOB) if end == "remove_member" else getattr(people, end)(BOB))
     assert await column(store, "select provider from auth") == ["two"]
