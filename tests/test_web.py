@@ -39,7 +39,7 @@ def test_without_node_nothing_is_installed_and_the_build_says_what_helps(
     monkeypatch.setattr(prepare, "HOME", tmp_path)
     monkeypatch.setattr(prepare, "find_program", lambda *_: None)
     monkeypatch.setattr(prepare, "execute", lambda *_: pytest.fail("nothing must be installed"))
-    prepare.prepare_web()
+    prepare.prepare_packages(tmp_path / "web")
     with pytest.raises(SystemExit, match="install Node"):
         web.main(["build"])
 

@@ -307,6 +307,18 @@ class BadSettings(HostError):
     code, gateway, rpc, http = "BAD_SETTINGS", 500, -32030, 500
 
 
+class ProviderRefused(HostError):
+    """The provider {provider} refused the request: {error}."""
+
+    code, gateway, rpc, http = "PROVIDER_REFUSED", 400, -32062, 400
+
+
+class ProviderUnreachable(HostError):
+    """The provider {provider} {problem}; try again later."""
+
+    code, gateway, rpc, http = "PROVIDER_UNREACHABLE", 503, -32063, 502
+
+
 class SecretsUnavailable(HostError):
     """{problem}"""
 

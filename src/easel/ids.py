@@ -101,6 +101,11 @@ def new_sign_in_id() -> str:
     return f"sign_{_sortable()}"
 
 
+def new_revision_id() -> str:
+    """Return the id of one state of a connection's tokens, or of one refresh of them."""
+    return f"rev_{_sortable()}"
+
+
 def new_blob_name() -> str:
     return _sortable()
 

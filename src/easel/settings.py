@@ -6,16 +6,18 @@ are passed down as a frozen `Settings`; no other module reads the environment.
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from easel.core.canvas import versions
 from easel.core.model.choice import REASONING_EFFORTS, Provider
 from easel.core.model.settings import DEFAULT_TOKEN_BUDGET, MAX_TOKEN_BUDGET, MIN_TOKEN_BUDGET
+from easel.core.oauth.provider import OAuthProvider
 from easel.core.validation import find_nearest
 from easel.core.web.hosts import parse_hosts, parse_networks
 from easel.errors import BadInput, BadSettings
+from easel.settings_oauth import check_profile, is_of_family, read_providers
 from easel.settings_values import check_address, check_model, parse_value
 from easel.settings_values import new_row as _row
 
@@ -193,7 +195,8 @@ class Settings:
     # the sandbox
     profile: str = _row(
         "dev-local",
-        "Profile: dev-local, or prod, which turns Bash off by default.",
+        "Profile: dev-local, or prod, which turns Bash off by default, and in which OAuth providers call back "
+        "the https address EASEL_PUBLIC_URL only.",
         one_of=("dev-local", "prod"),
     )
     bash: str = _row(
@@ -284,6 +287,12 @@ class Settings:
         "SQLite durability: full, or normal (faster; a power failure may lose the last commits).",
         one_of=("full", "normal"),
     )
+    # from the family EASEL_OAUTH_<NAME>_…
+    oauth: tuple[OAuthProvider, ...] = field(default=())
+
+    @property
+    def is_prod(self) -> bool:
+        return self.profile == "prod"
 
     @property
     def data_folder(self) -> Path:
@@ -322,8 +331,13 @@ def rows() -> list[SettingRow]:
         SettingRow(
             f.name, PREFIX + f.name.upper(), f.default, f.metadata["description"], f.metadata["secret"]
         )
-        for f in fields(Settings)
+        for f in _rows()
     ]
+
+
+def _rows() -> list[Field[Any]]:
+    """Return the fields that one variable each sets."""
+    return [f for f in fields(Settings) if "description" in f.metadata]
 
 
 def load(environment: Mapping[str, str] | None = None, **options: Any) -> Settings:
@@ -333,7 +347,7 @@ def load(environment: Mapping[str, str] | None = None, **options: Any) -> Settin
     """
     environment = os.environ if environment is None else environment
     values: dict[str, Any] = {}
-    for f in fields(Settings):
+    for f in _rows():
         source, text = OPTIONS.get(f.name, f"--{f.name}"), options.get(f.name)
         if text is None:
             source = PREFIX + f.name.upper()
@@ -341,7 +355,8 @@ def load(environment: Mapping[str, str] | None = None, **options: Any) -> Settin
         if text is None or text == "":
             continue
         values[f.name] = parse_value(source, str(text).strip(), f.default, f.metadata)
-    settings = Settings(**values)
+    is_prod = values.get("profile") == "prod"
+    settings = Settings(**values, oauth=read_providers(environment, is_prod=is_prod))
     if 0 < len(settings.secret_key) < MIN_KEY_LENGTH:
         raise BadSettings(problem=f"EASEL_SECRET_KEY must have at least {MIN_KEY_LENGTH} characters.")
     if any(len(key) < MIN_KEY_LENGTH for key in settings.earlier_keys):
@@ -359,6 +374,12 @@ def load(environment: Mapping[str, str] | None = None, **options: Any) -> Settin
         raise BadSettings(
             problem="EASEL_ASSETS_URL needs EASEL_PUBLIC_URL too: only its pages may show them."
         )
+    check_profile(settings.oauth, settings.public_url, is_prod=settings.is_prod)
+    if settings.oauth and settings.on_postgres and not settings.secret_key:
+        raise BadSettings(
+            problem="EASEL_SECRET_KEY must be set, to the same value on every instance: it encrypts the tokens "
+            f"of the OAuth provider {settings.oauth[0].name}."
+        )
     return settings
 
 
@@ -367,6 +388,10 @@ def unknown_variables(environment: Mapping[str, str] | None = None) -> dict[str,
     typo."""
     environment = os.environ if environment is None else environment
     known = [row.name.upper() for row in rows()]
-    given = sorted(name.removeprefix(PREFIX) for name in environment if name.startswith(PREFIX))
+    given = sorted(
+        name.removeprefix(PREFIX)
+        for name in environment
+        if name.startswith(PREFIX) and not is_of_family(name)
+    )
     nearest = {name: find_nearest(name, known) for name in given if name not in known}
     return {PREFIX + name: found and PREFIX + found for name, found in nearest.items()}

@@ -203,6 +203,12 @@ export interface Routes {
   "PUT /api/secrets/{name}": { path: { name: string }; query: Record<string, never>; body: SetSecret; status: 204; response: undefined };
   /** Delete a secret. */
   "DELETE /api/secrets/{name}": { path: { name: string }; query: Record<string, never>; body: Record<string, never>; status: 204; response: undefined };
+  /** List the OAuth providers of this host and your connections to them, without tokens. */
+  "GET /api/oauth": { path: Record<string, never>; query: Record<string, never>; body: Record<string, never>; status: 200; response: ProviderList & { warnings?: string[] } };
+  /** Begin to connect a provider. Open the returned address in the same browser. */
+  "POST /api/oauth/{provider}/start": { path: { provider: string }; query: Record<string, never>; body: Record<string, never>; status: 200; response: FlowStarted & { warnings?: string[] } };
+  /** Delete a connection with its tokens. */
+  "DELETE /api/oauth/{provider}": { path: { provider: string }; query: Record<string, never>; body: Record<string, never>; status: 204; response: undefined };
   /** List audit records, newest first. */
   "GET /api/audit": { path: Record<string, never>; query: ListAudit; body: Record<string, never>; status: 200; response: AuditPage & { warnings?: string[] } };
   /** Get this description. */
@@ -237,6 +243,8 @@ export interface Errors {
   NOT_RUNNING: 409;
   NOT_SIGNED_IN: 401;
   PATCH_REJECTED: 409;
+  PROVIDER_REFUSED: 400;
+  PROVIDER_UNREACHABLE: 503;
   RANGE_NOT_SATISFIABLE: 400;
   REJECTION_LIMIT: 500;
   REVISION_CONFLICT: 409;
@@ -1865,6 +1873,32 @@ export interface SecretView {
 export interface SetSecret {
   /** 6 characters to 32 KB. Stored encrypted, and never returned. */
   value: string;
+}
+
+export interface ProviderList {
+  providers: ProviderView[];
+}
+
+export interface ProviderView {
+  provider: string;
+  /** null: not connected. */
+  connection: ConnectionView | null;
+}
+
+export interface ConnectionView {
+  connected_at: string;
+  /** The person who signed it in. */
+  connected_by: string;
+  scopes: string;
+  /** When the access token is refreshed; null: never. */
+  expires_at: string | null;
+  /** The provider has ended it; connect it again. */
+  must_reconnect: boolean;
+}
+
+export interface FlowStarted {
+  /** Open it in the browser that is signed in to Easel. */
+  authorize_url: string;
 }
 
 export interface ListAudit {

@@ -20,6 +20,7 @@ from easel.core.model.settings import (
 from easel.host.models.check import ModelCheck, check_model
 from easel.host.models.choice import ChosenModels, build_safely
 from easel.host.models.settings import UserSettings, rotate
+from easel.host.oauth.connections import Connections
 from easel.host.ports import SecretCipher
 from easel.llm.build import Models
 from easel.settings import Settings
@@ -61,11 +62,13 @@ def open_cipher(settings: Settings, table: str = "settings") -> SecretCipher:
 
 
 @contextlib.asynccontextmanager
-async def open_models(settings: UserSettings) -> AsyncGenerator[ChosenModels]:
+async def open_models(
+    settings: UserSettings, connections: Connections | None
+) -> AsyncGenerator[ChosenModels]:
     """Open the models of users; at the end, close their connections."""
     models = Models()
     try:
-        yield ChosenModels(settings, models.build_model, models.build_for_check)
+        yield ChosenModels(settings, models.build_model, models.build_for_check, connections)
     finally:
         await models.close()
 
@@ -74,7 +77,8 @@ async def rotate_secrets(settings: Settings) -> int:
     """Encrypt the stored secrets again with the current secret key. Returns how many there were."""
     async with open_admin_store(settings) as store:
         count = await rotate(store.settings, open_cipher(settings))
-        return count + await rotate(store.secrets, open_cipher(settings, "secrets"))
+        count += await rotate(store.secrets, open_cipher(settings, "secrets"))
+        return count + await rotate(store.connections, open_cipher(settings, "auth"))
 
 
 async def check_host_model(settings: Settings) -> ModelCheck:

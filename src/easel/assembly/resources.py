@@ -38,8 +38,9 @@ async def open_resources(settings: Settings) -> AsyncGenerator[Resources]:
     async with migrated_database(settings) as database:
         password = urlsplit(settings.database_url).password
         signing_key = settings.secret_key or await database.sign_ins.signing_key(secrets.token_urlsafe(32))
+        clients = [provider.client_secret for provider in settings.oauth]
         known = filter(
-            None, (settings.token, password, signing_key, settings.api_key, *settings.earlier_keys)
+            None, (settings.token, password, signing_key, settings.api_key, *settings.earlier_keys, *clients)
         )
         audit = Audit(database.audit, secrets=known, slow_seconds=settings.slow_seconds)
         blobs = open_blobs(settings)

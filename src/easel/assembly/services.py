@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from easel import __version__
 from easel.assembly.models import host_model, open_cipher, open_models
+from easel.assembly.oauth import open_connections
 from easel.assembly.resources import Resources
 from easel.assembly.sandbox import describe_isolation, local_tools, session_folders
 from easel.assembly.storage import derive_key, owner_credential, owner_token
@@ -47,6 +48,7 @@ from easel.host.documents.transactions import DocumentTransactions
 from easel.host.models.choice import ChosenModels
 from easel.host.models.settings import UserSettings
 from easel.host.nodes.registry import NodeLimits, NodeRegistry
+from easel.host.oauth.connections import Connections
 from easel.host.order import AccountOrder
 from easel.host.ports import LogSource, Tool
 from easel.host.readiness import Readiness
@@ -83,6 +85,7 @@ class SharedServices:
     tools: ToolRegistry
     settings: UserSettings
     secrets: Secrets
+    connections: Connections | None  # None: this host describes no provider
     models: ChosenModels
 
 
@@ -163,7 +166,10 @@ async def open_shared_services(
         commands=describe_isolation(settings, sandbox),
     )
     try:
-        async with open_models(user_settings) as models:
+        async with (
+            open_connections(resources) as connections,
+            open_models(user_settings, connections) as models,
+        ):
             yield SharedServices(
                 resources=resources,
                 transactions=transactions,
@@ -180,6 +186,7 @@ async def open_shared_services(
                 tools=tools,
                 settings=user_settings,
                 secrets=secrets,
+                connections=connections,
                 models=models,
             )
     finally:
@@ -277,6 +284,7 @@ def build_services(shared: SharedServices, *, random: Callable[[], float] = rand
         nodes=shared.nodes,
         settings=shared.settings,
         secrets=shared.secrets,
+        connections=shared.connections,
         models=shared.models,
     )
 

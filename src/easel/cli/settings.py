@@ -14,6 +14,7 @@ from easel.cli.options import DataOption, TokenOption, UrlOption
 from easel.cli.terminal import connect, failing_in_one_sentence, is_terminal, load_settings, run_short
 from easel.core.model.settings import MAX_KEY_LENGTH, NAMES, SECRET_NAMES, check_value
 from easel.errors import BadInput
+from easel.settings_oauth import FAMILY, PARTS
 
 app = typer.Typer(
     invoke_without_command=True,
@@ -49,6 +50,10 @@ def list_settings() -> None:
         default = "" if value == row.default else f"   (default {row.default!r})"
         typer.echo(f"{row.variable}={shown}{default}")
         typer.echo(f"    {row.description}")
+    for name, part in PARTS.items():
+        given = [provider.name for provider in config.oauth if getattr(provider, name.lower())]
+        typer.echo(f"{FAMILY}{name}: " + (f"for {', '.join(given)}" if given else "none"))
+        typer.echo(f"    {part.description}")
     for name, nearest in all_settings.unknown_variables().items():
         typer.echo(f"{name}: unknown setting" + (f"; did you mean {nearest}?" if nearest else "."))
 

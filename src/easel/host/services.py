@@ -20,6 +20,7 @@ from easel.host.documents.service import Documents
 from easel.host.models.choice import ChosenModels
 from easel.host.models.settings import UserSettings
 from easel.host.nodes.registry import NodeRegistry
+from easel.host.oauth.connections import Connections
 from easel.host.order import AccountOrder
 from easel.host.readiness import Readiness
 from easel.host.runs.queue import RunQueue
@@ -58,4 +59,5 @@ class Services:
     nodes: NodeRegistry
     settings: UserSettings
     secrets: Secrets
+    connections: Connections | None  # to providers; None: this host describes none
     models: ChosenModels

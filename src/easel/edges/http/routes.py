@@ -9,6 +9,7 @@ from typing import Any
 from starlette.responses import Response
 
 from easel.core.access import InAccount, OfHost, Public
+from easel.core.oauth.flow import LOOPBACK_PATH, public_path
 from easel.core.principal import PrincipalKind, Role
 from easel.edges.decoding import NoParams
 from easel.edges.http import (
@@ -19,6 +20,7 @@ from easel.edges.http import (
     canvases,
     chat,
     documents,
+    oauth,
     ops,
     pages,
     rpc,
@@ -182,6 +184,14 @@ API: tuple[Row, ...] = (
         errors=(SecretsUnavailable,)),
     Row("DELETE", "/api/secrets/{name}", ADMIN_IN_PERSON, secrets.delete_secret, "Delete a secret.",
         status=204, errors=(NotFound,)),
+    Row("GET", "/api/oauth", ADMIN_IN_PERSON, oauth.list_providers,
+        "List the OAuth providers of this host and your connections to them, without tokens.",
+        response=oauth.ProviderList),
+    Row("POST", "/api/oauth/{provider}/start", ADMIN_IN_PERSON, oauth.start_flow,
+        "Begin to connect a provider. Open the returned address in the same browser.", body=NoParams,
+        response=oauth.FlowStarted, errors=(NotFound,)),
+    Row("DELETE", "/api/oauth/{provider}", ADMIN_IN_PERSON, oauth.remove_connection,
+        "Delete a connection with its tokens.", status=204, errors=(NotFound,)),
     Row("GET", "/api/audit", OPERATOR, audit.list_audit, "List audit records, newest first.",
         query=audit.ListAudit, response=audit.AuditPage),
     Row("GET", "/openapi.json", VIEWER, openapi_json, "Get this description.", response="application/json"),
@@ -203,6 +213,10 @@ PAGES: tuple[Row, ...] = (
         response="text/html"),
     Row("POST", "/sign-out", PUBLIC, pages.sign_out, "Sign out: revoke the cookie and close its connections.",
         response="text/html"),
+    Row("GET", public_path("{provider}"), PUBLIC, oauth.finish_flow,
+        "The callback of an OAuth provider: whether it is connected now.", response="text/html"),
+    Row("GET", LOOPBACK_PATH, PUBLIC, oauth.finish_flow,
+        "The same on this machine, in the profile dev-local.", response="text/html"),
     Row("GET", "/canvas/{agent_id}/{canvas_id}", PUBLIC, canvas_page.canvas_page,
         "The page of a canvas, or the sign-in page.", response="text/html"),
     Row("GET", "/canvas-view/{token}/{file:path}", PUBLIC, canvas_page.view_file,

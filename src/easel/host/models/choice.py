@@ -7,17 +7,19 @@ effect at the next one.
 import contextlib
 import traceback
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from dataclasses import replace
 from typing import cast
 
 from easel.core.audit.redaction import Redaction
 from easel.core.model.choice import MIN_MASKED_KEY, ModelChoice
-from easel.core.model.settings import needs_key
+from easel.core.model.settings import Source, needs_key
 from easel.core.principal import Principal
 from easel.core.run.conversation import Conversation, Part
 from easel.core.tool.definition import ToolDefinition
 from easel.errors import HostError, ModelFailed
 from easel.host.models.check import ModelCheck, check_model
 from easel.host.models.settings import UserSettings, check_principal
+from easel.host.oauth.connections import Connections
 from easel.host.ports import Model
 from easel.ids import AccountId
 
@@ -28,13 +30,19 @@ class ChosenModels:
     """The `ModelSource` of the settings of users."""
 
     def __init__(
-        self, settings: UserSettings, build: BuildModel, build_for_check: BuildModel | None = None
+        self,
+        settings: UserSettings,
+        build: BuildModel,
+        build_for_check: BuildModel | None = None,
+        connections: Connections | None = None,
     ) -> None:
         """Build models with `build`, which must be cheap for a choice that it has built before.
 
-        `build_for_check` builds a model that does not repeat a failed request.
+        `build_for_check` builds a model that does not repeat a failed request. `connections`: to the providers
+        that this host describes, if any.
         """
         self._settings = settings
+        self._connections = connections
         self._build = build
         self._build_for_check = build_for_check or build
 
@@ -55,16 +63,22 @@ class ChosenModels:
     async def _find_choice(self, account_id: AccountId) -> ModelChoice:
         found = await self._settings.find_model(account_id)
         found.check_key()
-        choice = found.resolved.choice
+        choice, connections = found.resolved.choice, self._connections
+        # A key of the account's own is used before its connection, and that before the host's key.
+        if connections is not None and found.resolved.sources["api_key"] is not Source.USER:
+            token = await connections.find_key(account_id, choice)
+            choice = choice if token is None else replace(choice, api_key=token)
         if needs_key(choice):
-            raise ModelFailed(reason=found.resolved.note or missing_key(choice))
+            provider = None if connections is None else connections.find_provider(choice)
+            raise ModelFailed(reason=found.resolved.note or missing_key(choice, provider))
         return choice
 
 
-def missing_key(choice: ModelChoice) -> str:
+def missing_key(choice: ModelChoice, provider: str | None = None) -> str:
+    connect = "" if provider is None else f"connect {provider} (POST /api/oauth/{provider}/start), or "
     return (
-        f"no API key is set for {choice.provider}; set it with `easel settings set api_key`, on the home "
-        "page under Model, or for all users with EASEL_API_KEY."
+        f"no API key is set for {choice.provider}; {connect}set it with `easel settings set api_key`, on the "
+        "home page under Model, or for all users with EASEL_API_KEY."
     )
 
 

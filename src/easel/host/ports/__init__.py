@@ -14,6 +14,7 @@ from easel.host.ports.documents import DocumentStore, Leases, RunLease
 from easel.host.ports.executions import ExecutionStore
 from easel.host.ports.models import Model, ModelSource
 from easel.host.ports.nodes import NodeLink, NodeStore
+from easel.host.ports.oauth import ConnectionStore, OAuthClient, OAuthFlowStore
 from easel.host.ports.orders import OrderStore
 from easel.host.ports.runs import BoardStore, RunStore, TurnStore
 from easel.host.ports.secrets import RotatedStore, SecretCipher, SecretSource, SecretStore, SettingStore
@@ -31,6 +32,7 @@ __all__ = [
     "CallStore",
     "CanvasStore",
     "CanvasVersionStore",
+    "ConnectionStore",
     "DeletionStore",
     "DocumentStore",
     "ExecutionStore",
@@ -41,6 +43,8 @@ __all__ = [
     "NodeLink",
     "NodeStore",
     "Notifier",
+    "OAuthClient",
+    "OAuthFlowStore",
     "OrderStore",
     "ReferenceStore",
     "RemoteTool",

@@ -6,9 +6,11 @@ from easel.stores.nouns.accounts import SqlAccounts
 from easel.stores.nouns.artifacts import SqlArtifacts
 from easel.stores.nouns.calls import SqlCalls
 from easel.stores.nouns.canvas_versions import SqlCanvasVersions
+from easel.stores.nouns.connections import SqlConnections
 from easel.stores.nouns.deletions import SqlDeletions
 from easel.stores.nouns.executions import SqlExecutions
 from easel.stores.nouns.nodes import SqlNodes
+from easel.stores.nouns.oauth_flows import SqlOAuthFlows
 from easel.stores.nouns.orders import SqlOrders
 from easel.stores.nouns.references import SqlReferences
 from easel.stores.nouns.secrets import SqlSecrets
@@ -29,6 +31,8 @@ class NounStores:
         self.sign_ins = SqlSignIns(statements("sign_ins"))
         self.settings = SqlSettings(statements("settings"))
         self.secrets = SqlSecrets(statements("secrets"))
+        self.oauth_flows = SqlOAuthFlows(statements("oauth_flows"))
+        self.connections = SqlConnections(statements("connections"))
         self.deletions = SqlDeletions(statements("deletions"))
         self.sessions = SqlSessions(statements("sessions"), self.deletions)
         self.artifacts = SqlArtifacts(statements("artifacts"))

@@ -126,6 +126,39 @@ create table secrets (
   primary key (account_id, name)
 );
 
+-- Flows in which a person connects a provider, from their start to the callback, which deletes its row. RX-21
+create table oauth_state (
+  state text primary key,
+  code_verifier text not null,
+  expires_at timestamptz not null,
+  provider text not null,
+  account_id text not null references accounts(account_id) on delete cascade,
+  user_id text not null references people(user_id) on delete cascade,
+  sign_in_id text,  -- of the browser; null: begun by a token
+  redirect_uri text not null, origin text not null
+);
+create index oauth_state_expires_idx on oauth_state(expires_at);
+create index oauth_state_account_idx on oauth_state(account_id, user_id);
+create index oauth_state_user_idx on oauth_state(user_id);
+
+-- The connections of accounts to OAuth providers. The tokens are encrypted. RX-20
+create table auth (
+  account_id text not null references accounts(account_id) on delete cascade,
+  provider text not null,
+  user_id text not null references people(user_id) on delete cascade,  -- who signed it in
+  key_id text not null, data bytea not null,
+  scopes text not null,
+  connected_at timestamptz not null,
+  expires_at timestamptz,  -- when the access token is refreshed, a little before its end; null: never
+  revision text not null,  -- another one after each change of the tokens, also after a new connection
+  -- The claim of the process that refreshes the tokens. No transaction is open during its request.
+  refresh_id text, refresh_until timestamptz,
+  must_reconnect boolean not null default false,
+  primary key (account_id, provider),
+  constraint refresh_has_an_end check ((refresh_id is null) = (refresh_until is null))
+);
+create index auth_user_idx on auth(user_id);
+
 create table sessions (
   account_id text not null references accounts(account_id) on delete cascade,
   session_id text not null, title text,

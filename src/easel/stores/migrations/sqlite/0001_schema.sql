@@ -112,6 +112,36 @@ create table secrets (
   primary key (account_id, name)
 ) strict, without rowid;
 
+create table oauth_state (
+  state text not null primary key,
+  code_verifier text not null,
+  expires_at integer not null,
+  provider text not null,
+  account_id text not null references accounts(account_id) on delete cascade,
+  user_id text not null references people(user_id) on delete cascade,
+  sign_in_id text,
+  redirect_uri text not null, origin text not null
+) strict;
+create index oauth_state_expires_idx on oauth_state(expires_at);
+create index oauth_state_account_idx on oauth_state(account_id, user_id);
+create index oauth_state_user_idx on oauth_state(user_id);
+
+create table auth (
+  account_id text not null references accounts(account_id) on delete cascade,
+  provider text not null,
+  user_id text not null references people(user_id) on delete cascade,
+  key_id text not null, data blob not null,
+  scopes text not null,
+  connected_at integer not null,
+  expires_at integer,
+  revision text not null,
+  refresh_id text, refresh_until integer,
+  must_reconnect integer not null default 0,
+  primary key (account_id, provider),
+  constraint refresh_has_an_end check ((refresh_id is null) = (refresh_until is null))
+) strict;
+create index auth_user_idx on auth(user_id);
+
 create table sessions (
   account_id text not null references accounts(account_id) on delete cascade,
   session_id text not null, title text, active_run_id text, last_worker_id text,
