@@ -101,6 +101,7 @@ HOST_MAY_IMPORT: dict[str, frozenset[str]] = {
     "actions": frozenset({"artifacts", "audit", "canvases", "runs", "streams", "tools"}),
     "documents": frozenset({"audit", "canvas_heads", "commits", "tools"}),
     "calls": frozenset({"artifacts"}),
+    "people": frozenset({"actions", "audit", "auth", "runs"}),
     "nodes": frozenset({"actions", "audit", "calls", "tools"}),
     "services": frozenset(
         {
@@ -114,6 +115,7 @@ HOST_MAY_IMPORT: dict[str, frozenset[str]] = {
             "nodes",
             "oauth",
             "order",
+            "people",
             "readiness",
             "runs",
             "secrets",

@@ -244,6 +244,27 @@ async def _delete_secret(client: Client) -> Call:
     return Call("DELETE", f"/api/secrets/{name}")
 
 
+async def _change_person(client: Client) -> Call:
+    name = await _add_person(client)
+    return Call("PATCH", f"/api/people/{name}", {"disabled": True})
+
+
+async def _delete_person(client: Client) -> Call:
+    return Call("DELETE", f"/api/people/{await _add_person(client)}")
+
+
+async def _delete_team(client: Client) -> Call:
+    name = client.new_name("team")
+    await client.send(Call("POST", "/api/teams", {"name": name, "admin": "owner"}))
+    return Call("DELETE", f"/api/teams/{name}")
+
+
+async def _add_person(client: Client) -> str:
+    name = client.new_name("person")
+    await client.send(Call("POST", "/api/people", {"name": name}))
+    return name
+
+
 def _method(name: str, **params: Any) -> Call:
     return Call(name, None, params)
 
@@ -310,6 +331,16 @@ ROUTE_SAMPLES: Mapping[str, Sample] = {
     "GET /api/secrets": lambda _: _get("/api/secrets"),
     "PUT /api/secrets/{name}": lambda _: Call("PUT", "/api/secrets/SAMPLE", {"value": "sample value"}),
     "DELETE /api/secrets/{name}": _delete_secret,
+    "GET /api/me": lambda _: _get("/api/me"),
+    "GET /api/members": lambda _: _get("/api/members"),
+    "GET /api/people": lambda _: _get("/api/people"),
+    "POST /api/people": lambda c: Call("POST", "/api/people", {"name": c.new_name("person")}),
+    "PATCH /api/people/{name}": _change_person,
+    "DELETE /api/people/{name}": _delete_person,
+    "POST /api/people/{name}/invitations": lambda _: Call("POST", "/api/people/owner/invitations"),
+    "GET /api/teams": lambda _: _get("/api/teams"),
+    "POST /api/teams": lambda c: Call("POST", "/api/teams", {"name": c.new_name("team"), "admin": "owner"}),
+    "DELETE /api/teams/{name}": _delete_team,
     "POST /api/settings/check": lambda _: Call("POST", "/api/settings/check"),
     "GET /api/audit": lambda _: _get("/api/audit"),
     "GET /api/audit · of an action": lambda _: _get("/api/audit?action=run.failed"),
@@ -373,6 +404,12 @@ EXCLUDED: Mapping[str, str] = {
     "canvas.unsubscribe": "needs a connection",
     "POST /sign-in": "of the sign-in page",
     "POST /sign-out": "of the sign-in page",
+    "GET /invitation": "of the sign-in page",
+    "POST /invitation": "of the sign-in page",
+    "POST /api/me/password": "computes a hash, which is slow on purpose",
+    "POST /api/me/leave": "needs a token of a team",
+    "PUT /api/members/{name}": "needs a token of a team",
+    "DELETE /api/members/{name}": "needs a token of a team",
 }
 
 

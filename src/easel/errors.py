@@ -161,6 +161,12 @@ class AlreadyExists(HostError):
     code, gateway, rpc, http = "ALREADY_EXISTS", 409, -32012, 409
 
 
+class LastAdmin(HostError):
+    """The team {team} must keep an admin who is not disabled: {advice}."""
+
+    code, gateway, rpc, http = "LAST_ADMIN", 409, -32070, 409
+
+
 class CursorOutOfRange(HostError):
     """Cursor {cursor} is out of range; this log has {oldest} to {newest}. Resume inside that range."""
 
@@ -206,7 +212,7 @@ class TooMany(HostError):
 
 
 class TooManyFailures(HostError):
-    """Too many wrong tokens came from this address; try again in {seconds} s."""
+    """Too many wrong tokens or passwords came from this address; try again in {seconds} s."""
 
     code, gateway, rpc, http, retry_after = "TOO_MANY_FAILURES", 429, -32031, 429, 1
 

@@ -209,6 +209,34 @@ export interface Routes {
   "POST /api/oauth/{provider}/start": { path: { provider: string }; query: Record<string, never>; body: Record<string, never>; status: 200; response: FlowStarted & { warnings?: string[] } };
   /** Delete a connection with its tokens. */
   "DELETE /api/oauth/{provider}": { path: { provider: string }; query: Record<string, never>; body: Record<string, never>; status: 204; response: undefined };
+  /** Get who you are, your role in the account of the request, and your accounts. */
+  "GET /api/me": { path: Record<string, never>; query: Record<string, never>; body: Record<string, never>; status: 200; response: Me & { warnings?: string[] } };
+  /** Set your password. Your other sign-ins end. */
+  "POST /api/me/password": { path: Record<string, never>; query: Record<string, never>; body: ChangePassword; status: 204; response: undefined };
+  /** Leave the team of the request. Your runs, questions, tokens and nodes there end. */
+  "POST /api/me/leave": { path: Record<string, never>; query: Record<string, never>; body: Record<string, never>; status: 204; response: undefined };
+  /** List the members of the account with their roles, by name. */
+  "GET /api/members": { path: Record<string, never>; query: ListPeople; body: Record<string, never>; status: 200; response: MemberPage & { warnings?: string[] } };
+  /** Add a person to the team, or change their role. A team keeps an admin who is not disabled. */
+  "PUT /api/members/{name}": { path: { name: string }; query: Record<string, never>; body: SetMember; status: 200; response: MemberView & { warnings?: string[] } };
+  /** Remove a member. Their runs, questions, tokens and nodes in the team end. */
+  "DELETE /api/members/{name}": { path: { name: string }; query: Record<string, never>; body: Record<string, never>; status: 204; response: undefined };
+  /** Add a person. Returns a token and an invitation link, once. */
+  "POST /api/people": { path: Record<string, never>; query: Record<string, never>; body: AddPerson; status: 201; response: PersonAdded & { warnings?: string[] } };
+  /** List the people of this host, by name. */
+  "GET /api/people": { path: Record<string, never>; query: ListPeople; body: Record<string, never>; status: 200; response: PersonPage & { warnings?: string[] } };
+  /** Disable or enable a person. Disabling ends their tokens, connections and runs. */
+  "PATCH /api/people/{name}": { path: { name: string }; query: Record<string, never>; body: ChangePerson; status: 200; response: PersonView & { warnings?: string[] } };
+  /** Delete a person with all that they own. The name is not given again. */
+  "DELETE /api/people/{name}": { path: { name: string }; query: DeletePerson; body: Record<string, never>; status: 204; response: undefined };
+  /** Make a new invitation link, for example for a forgotten password. Earlier links end. */
+  "POST /api/people/{name}/invitations": { path: { name: string }; query: Record<string, never>; body: Record<string, never>; status: 201; response: Invited & { warnings?: string[] } };
+  /** Add a team with its first admin. */
+  "POST /api/teams": { path: Record<string, never>; query: Record<string, never>; body: AddTeam; status: 201; response: TeamAdded & { warnings?: string[] } };
+  /** List the teams of this host, by name. */
+  "GET /api/teams": { path: Record<string, never>; query: ListPeople; body: Record<string, never>; status: 200; response: TeamPage & { warnings?: string[] } };
+  /** Delete a team with all that it owns. The name is not given again. */
+  "DELETE /api/teams/{name}": { path: { name: string }; query: Record<string, never>; body: Record<string, never>; status: 204; response: undefined };
   /** List audit records, newest first. */
   "GET /api/audit": { path: Record<string, never>; query: ListAudit; body: Record<string, never>; status: 200; response: AuditPage & { warnings?: string[] } };
   /** Get this description. */
@@ -231,6 +259,7 @@ export interface Errors {
   IDEMPOTENCY_CONFLICT: 409;
   INPUT_CONFLICT: 409;
   INTERNAL_ERROR: 500;
+  LAST_ADMIN: 409;
   LEASE_EXPIRED: 409;
   LOCK_NOT_AVAILABLE: 409;
   LOCK_NOT_OWNED: 409;
@@ -1899,6 +1928,120 @@ export interface ConnectionView {
 export interface FlowStarted {
   /** Open it in the browser that is signed in to Easel. */
   authorize_url: string;
+}
+
+export interface Me {
+  /** person, or service for a program */
+  kind: string;
+  name: string;
+  operator: boolean;
+  /** The account of this request. */
+  account: string;
+  /** The role in it. */
+  role: string;
+  /** What `Easel-Account` may name; a token reaches its own only. */
+  accounts: AccountView[];
+}
+
+export interface AccountView {
+  account: string;
+  /** person or team */
+  kind: string;
+  role: string;
+}
+
+export interface ChangePassword {
+  new_password: string;
+  /** Needed if a password is set. */
+  old_password?: string | null;
+}
+
+export interface ListPeople {
+  limit?: number;
+  /** `next` of the previous page. */
+  after?: string | null;
+}
+
+export interface MemberPage {
+  members: MemberView[];
+  next?: string | null;
+}
+
+export interface MemberView {
+  name: string;
+  display_name: string | null;
+  role: string;
+}
+
+export interface SetMember {
+  /** viewer, member or admin */
+  role: string;
+}
+
+export interface AddPerson {
+  /** 1 to 63 characters of a-z, 0-9 and `-`. Never given again. */
+  name: string;
+  /** Whether the person may do this too. */
+  operator?: boolean;
+}
+
+export interface PersonAdded {
+  name: string;
+  /** A token of the person; not shown again. */
+  token: string;
+  /** A link that sets a password, once, for 7 days. */
+  invitation_url: string;
+}
+
+export interface PersonPage {
+  people: PersonView[];
+  next?: string | null;
+}
+
+export interface PersonView {
+  name: string;
+  display_name: string | null;
+  operator: boolean;
+  created_at: string;
+  disabled_at: string | null;
+}
+
+export interface ChangePerson {
+  disabled: boolean;
+  /** Becomes admin of the teams that would be left without one. Only for operators. */
+  new_admin?: string | null;
+}
+
+export interface DeletePerson {
+  /** Becomes admin of the teams that would be left without one. Only for operators. */
+  new_admin?: string | null;
+}
+
+export interface Invited {
+  name: string;
+  invitation_url: string;
+}
+
+export interface AddTeam {
+  /** 1 to 63 characters of a-z, 0-9 and `-`. Never given again. */
+  name: string;
+  /** The person who is its first admin. */
+  admin: string;
+}
+
+export interface TeamAdded {
+  name: string;
+}
+
+export interface TeamPage {
+  teams: TeamView[];
+  next?: string | null;
+}
+
+export interface TeamView {
+  name: string;
+  created_at: string;
+  member_count: number;
 }
 
 export interface ListAudit {

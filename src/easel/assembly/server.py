@@ -55,12 +55,14 @@ async def serve(
         services.views.periodic.start()
         await services.actions.start()
         services.refresh.start()
+        services.departures.periodic.start()
     try:
         yield server
     finally:
         services.readiness.is_stopping = True
         if gateway is not None:
             await gateway.close()
+            await services.departures.periodic.stop()
             await services.refresh.stop()
             await services.actions.stop()
             await services.views.periodic.stop()

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from easel import __version__
 from easel.assembly.models import host_model, open_cipher, open_models
 from easel.assembly.oauth import open_connections
+from easel.assembly.people import build_people, check_isolation
 from easel.assembly.resources import Resources
 from easel.assembly.sandbox import describe_isolation, local_tools, session_folders
 from easel.assembly.storage import derive_key, owner_credential, owner_token
@@ -50,6 +51,9 @@ from easel.host.models.settings import UserSettings
 from easel.host.nodes.registry import NodeLimits, NodeRegistry
 from easel.host.oauth.connections import Connections
 from easel.host.order import AccountOrder
+from easel.host.people.departures import Departures
+from easel.host.people.hashes import PasswordHashes
+from easel.host.people.passwords import Passwords
 from easel.host.ports import LogSource, Tool
 from easel.host.readiness import Readiness
 from easel.host.runs.queue import RunQueue
@@ -95,6 +99,7 @@ async def open_shared_services(
 ) -> AsyncGenerator[SharedServices]:
     """Build the shared services; at the end, disconnect the nodes and end all calls."""
     settings, database = resources.settings, resources.database
+    await check_isolation(settings, database)
     artifacts, notifier, audit = resources.artifacts, database.notifier, resources.audit
     transactions = CanvasTransactions(database.canvases, artifacts, resources.blobs, notifier, audit)
     outputs = LiveOutputs(transactions, audit, settings.claim_seconds)
@@ -254,10 +259,25 @@ def build_services(shared: SharedServices, *, random: Callable[[], float] = rand
         key=derive_key(resources.signing_key, token, "canvas view"),
         max_state_bytes=settings.max_state_bytes,
     )
+    departures = Departures(database.departures, queue, actions.confirmations)
+    hashes = PasswordHashes()
+    administration = build_people(
+        settings,
+        database.people,
+        audit,
+        hashes=hashes,
+        throttle=throttle,
+        on_departure=departures.start_now,
+    )
     return Services(
         credentials=credentials,
         cookies=Cookies(credentials, database.sign_ins, derive_key(resources.signing_key, token, "cookie")),
         revocation=Revocation(credentials, database.sign_ins, notifier),
+        people=administration.people,
+        teams=administration.teams,
+        invitations=administration.invitations,
+        passwords=Passwords(database.people, hashes, throttle, audit),
+        departures=departures,
         audit=audit,
         artifacts=artifacts,
         boards=shared.boards,

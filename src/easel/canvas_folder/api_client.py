@@ -12,6 +12,7 @@ from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
+from easel.core.account import check_account_name
 from easel.core.web.hosts import is_loopback
 from easel.errors import BadInput, BadSettings
 from easel.ids import ArtifactId
@@ -37,13 +38,21 @@ class ServerUnreachable(Exception):
 
 
 class ApiClient:
-    def __init__(self, url: str, token: str | None, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
-        """Create a client; without a token only `is_ready` works."""
+    def __init__(
+        self,
+        url: str,
+        token: str | None,
+        timeout_seconds: float = TIMEOUT_SECONDS,
+        *,
+        account: str | None = None,
+    ) -> None:
+        """Create a client; without a token only `is_ready` works. Requests name the account, if given."""
         self.url = url.rstrip("/")
         self._parts = parse_url(self.url)
         self._headers = {
             "Content-Type": "application/json",
             **({"Authorization": f"Bearer {token}"} if token else {}),
+            **({"Easel-Account": check_account_name(account)} if account is not None else {}),
         }
         self._timeout_seconds = timeout_seconds
 
@@ -134,7 +143,9 @@ def is_running_and_ready(settings: Settings) -> bool | None:
         return None
 
 
-def client_for(settings: Settings, url: str | None, token: str | None) -> ApiClient:
+def client_for(
+    settings: Settings, url: str | None, token: str | None, account: str | None = None
+) -> ApiClient:
     """Return a client for these options; by default for the local Easel, with the owner's token."""
     if url is None and settings.port == 0:
         raise BadSettings(problem="EASEL_PORT is 0, so the address is not known; give it with --url.")
@@ -143,7 +154,7 @@ def client_for(settings: Settings, url: str | None, token: str | None) -> ApiCli
     token = token or settings.token or _owner_token(settings.data_folder, address, local, settings.public_url)
     if not (token.isascii() and token.isprintable()):
         raise BadSettings(problem="The token must consist of printable ASCII characters.")
-    return ApiClient(address, token)
+    return ApiClient(address, token, account=account)
 
 
 def _owner_token(data: Path, address: str, local: str, public: str) -> str:

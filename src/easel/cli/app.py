@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from easel import __version__
-from easel.cli import audit, canvas, doctor, nodes, secrets, serve, settings, tokens
+from easel.cli import audit, canvas, doctor, nodes, people, secrets, serve, settings, tokens
 from easel.cli.options import DataOption
 from easel.cli.terminal import load_settings, run_short
 
@@ -35,7 +35,9 @@ app.add_typer(audit.app, name="audit")
 app.add_typer(canvas.app, name="canvas")
 app.add_typer(secrets.app, name="secret")
 app.add_typer(settings.app, name="settings")
+app.add_typer(people.teams, name="team")
 app.add_typer(tokens.app, name="token")
+app.add_typer(people.users, name="user")
 
 
 @app.command()

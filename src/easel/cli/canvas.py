@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from easel.cli.options import DataOption, TokenOption, UrlOption
+from easel.cli.options import AccountOption, DataOption, TokenOption, UrlOption
 from easel.cli.terminal import connect, failing_in_one_sentence, is_terminal, load_settings
 from easel.errors import BadInput
 
@@ -54,7 +54,9 @@ EventsOption = Annotated[
 
 
 @app.command("list")
-def list_canvases(url: UrlOption = None, token: TokenOption = None, data: DataOption = None) -> None:
+def list_canvases(
+    url: UrlOption = None, token: TokenOption = None, account: AccountOption = None, data: DataOption = None
+) -> None:
     """List the canvases: the id, the title and the page of each.
 
     Example: `easel canvas list`
@@ -62,7 +64,7 @@ def list_canvases(url: UrlOption = None, token: TokenOption = None, data: DataOp
     from easel.core.canvas.folder import escape_unprintable
 
     with failing_in_one_sentence():
-        server = connect(url, token, data)
+        server = connect(url, token, data, account)
         after: str | None = None
         while True:
             page = server.call("canvas.list", after=after)
@@ -90,6 +92,7 @@ def export_canvas(
     events: EventsOption = MAX_EVENTS,
     url: UrlOption = None,
     token: TokenOption = None,
+    account: AccountOption = None,
     data: DataOption = None,
 ) -> None:
     """Write a canvas to a folder: descriptor, spec, state, assets and the records of its actions.
@@ -103,7 +106,7 @@ def export_canvas(
     from easel.core.canvas.folder import STATE, to_files
 
     with failing_in_one_sentence():
-        server = connect(url, token, data)
+        server = connect(url, token, data, account)
         there = fetch(server, canvas, agent)
         if there.revision == 0:
             raise BadInput(problem=f"There is no canvas {canvas} at {server.url}.")
@@ -133,6 +136,7 @@ def import_canvas(
     replace: ReplaceOption = False,
     url: UrlOption = None,
     token: TokenOption = None,
+    account: AccountOption = None,
     data: DataOption = None,
 ) -> None:
     """Import canvases from a folder into a running Easel: spec, state and assets.
@@ -151,7 +155,7 @@ def import_canvas(
         settings = load_settings(data=data)
         # All canvases are read and compared before the first one is sent.
         canvases = _read_all(files.find_canvases(folder, agent), settings.max_asset_bytes)
-        server = client_for(settings, url, token)
+        server = client_for(settings, url, token, account)
         on_server = [fetch(server, canvas.canvas_id, canvas.agent_id) for canvas in canvases]
         for canvas, there in zip(canvases, on_server, strict=True):
             changed = compare(there.canvas, canvas).files
@@ -180,6 +184,7 @@ def watch_canvas(
     accept: AcceptOption = False,
     url: UrlOption = None,
     token: TokenOption = None,
+    account: AccountOption = None,
     data: DataOption = None,
 ) -> None:
     """Synchronise a folder with an open canvas while you edit it: each save is shown within a second.
@@ -200,7 +205,7 @@ def watch_canvas(
             settings = load_settings(data=data)
             # Problems of the folder are reported before those of the server.
             files.find_canvases(folder, agent)
-            server = client_for(settings, url, token)
+            server = client_for(settings, url, token, account)
             watch = partial(
                 CanvasWatcher, client=server, max_bytes=settings.max_asset_bytes, is_accepted=accept
             )
@@ -230,6 +235,7 @@ def list_versions(
     ] = 50,
     url: UrlOption = None,
     token: TokenOption = None,
+    account: AccountOption = None,
     data: DataOption = None,
 ) -> None:
     """List the versions of a canvas, newest first, with time, author, folder and changes.
@@ -237,7 +243,7 @@ def list_versions(
     Example: `easel canvas versions cockpit`
     """
     with failing_in_one_sentence():
-        server = connect(url, token, data)
+        server = connect(url, token, data, account)
         page = server.call("canvas.versions", canvasId=canvas, limit=count)
     typer.echo(f"{_describe_version(page['current'])} (present)")
     for version in page["versions"]:
@@ -259,6 +265,7 @@ def restore_version(
     ] = None,
     url: UrlOption = None,
     token: TokenOption = None,
+    account: AccountOption = None,
     data: DataOption = None,
 ) -> None:
     """Make the title, spec, assets and session of an earlier version the present ones. The state is kept.
@@ -268,7 +275,7 @@ def restore_version(
     Example: `easel canvas restore cockpit 3`
     """
     with failing_in_one_sentence():
-        server = connect(url, token, data)
+        server = connect(url, token, data, account)
         params = {} if expected_revision is None else {"expectedRevision": expected_revision}
         restored = server.call("canvas.restore", canvasId=canvas, version=version, **params)
     typer.echo(f"Restored version {version} of {canvas}, which is now revision {restored['revision']}.")

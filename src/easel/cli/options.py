@@ -30,3 +30,11 @@ TokenOption = Annotated[
         help="Token (EASEL_TOKEN, or the one in the data folder); other users can read it in `ps`.",
     ),
 ]
+AccountOption = Annotated[
+    str | None,
+    typer.Option(
+        "--account",
+        metavar="NAME",
+        help="Account that the token must be of, a person or a team; a token reaches no other.",
+    ),
+]

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from easel.cli.options import DataOption, TokenOption, UrlOption
+from easel.cli.options import AccountOption, DataOption, TokenOption, UrlOption
 from easel.cli.terminal import connect, failing_in_one_sentence, is_terminal
 from easel.core.secret.secret import MAX_VALUE_BYTES, check_secret_name, check_secret_value
 
@@ -31,7 +31,11 @@ NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Letters, digi
 
 @app.command("set")
 def set_secret(
-    name: NameArgument, url: UrlOption = None, token: TokenOption = None, data: DataOption = None
+    name: NameArgument,
+    url: UrlOption = None,
+    token: TokenOption = None,
+    account: AccountOption = None,
+    data: DataOption = None,
 ) -> None:
     """Store a secret in the running Easel, or replace it. You type it without echo, or pipe it.
 
@@ -41,19 +45,21 @@ def set_secret(
     """
     with failing_in_one_sentence():
         check_secret_name(name, "NAME")
-        client = connect(url, token, data)
+        client = connect(url, token, data, account)
         client.send("PUT", f"{PATH}/{name}", {"value": check_secret_value(_read_value(name))})
     typer.echo(f"Stored {name}.")
 
 
 @app.command("list")
-def list_secrets(url: UrlOption = None, token: TokenOption = None, data: DataOption = None) -> None:
+def list_secrets(
+    url: UrlOption = None, token: TokenOption = None, account: AccountOption = None, data: DataOption = None
+) -> None:
     """List the names of your secrets, and when each was last set. No command prints a value.
 
     Example: `easel secret list`
     """
     with failing_in_one_sentence():
-        client, after, count = connect(url, token, data), "", 0
+        client, after, count = connect(url, token, data, account), "", 0
         while True:
             page = client.send("GET", f"{PATH}?limit={PAGE_SIZE}&after={after}")
             for secret in page["secrets"]:
@@ -68,7 +74,11 @@ def list_secrets(url: UrlOption = None, token: TokenOption = None, data: DataOpt
 
 @app.command("delete")
 def delete_secret(
-    name: NameArgument, url: UrlOption = None, token: TokenOption = None, data: DataOption = None
+    name: NameArgument,
+    url: UrlOption = None,
+    token: TokenOption = None,
+    account: AccountOption = None,
+    data: DataOption = None,
 ) -> None:
     """Delete a secret. Actions that use it fail until it is set again.
 
@@ -76,7 +86,7 @@ def delete_secret(
     """
     with failing_in_one_sentence():
         check_secret_name(name, "NAME")
-        connect(url, token, data).send("DELETE", f"{PATH}/{name}")
+        connect(url, token, data, account).send("DELETE", f"{PATH}/{name}")
     typer.echo(f"Deleted {name}.")
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from easel import settings as all_settings
-from easel.cli.options import DataOption, TokenOption, UrlOption
+from easel.cli.options import AccountOption, DataOption, TokenOption, UrlOption
 from easel.cli.terminal import connect, failing_in_one_sentence, is_terminal, load_settings, run_short
 from easel.core.model.settings import MAX_KEY_LENGTH, NAMES, SECRET_NAMES, check_value
 from easel.errors import BadInput
@@ -65,6 +65,7 @@ def get_settings(
     ] = None,
     url: UrlOption = None,
     token: TokenOption = None,
+    account: AccountOption = None,
     data: DataOption = None,
 ) -> None:
     """Print your own settings, and where each value comes from. A key is masked.
@@ -74,7 +75,7 @@ def get_settings(
     with failing_in_one_sentence():
         if name is not None:
             _check_name(name)
-        shown = connect(url, token, data).send("GET", PATH)
+        shown = connect(url, token, data, account).send("GET", PATH)
     if name is None:
         _print(shown)
     else:
@@ -89,6 +90,7 @@ def set_setting(
     ] = None,
     url: UrlOption = None,
     token: TokenOption = None,
+    account: AccountOption = None,
     data: DataOption = None,
 ) -> None:
     """Change one of your own settings in the running Easel; runs use it from their next step on.
@@ -99,7 +101,7 @@ def set_setting(
     """
     with failing_in_one_sentence():
         _check_name(name)
-        client = connect(url, token, data)
+        client = connect(url, token, data, account)
         text = check_value(name, _read_value(name, value))
         shown = client.send("PUT", PATH, {name: int(text) if name == "token_budget" else text})
     _print(shown)
@@ -107,7 +109,11 @@ def set_setting(
 
 @app.command("unset")
 def unset_setting(
-    name: NameArgument, url: UrlOption = None, token: TokenOption = None, data: DataOption = None
+    name: NameArgument,
+    url: UrlOption = None,
+    token: TokenOption = None,
+    account: AccountOption = None,
+    data: DataOption = None,
 ) -> None:
     """Clear one of your own settings, so that the host's is used again. A stored key is deleted.
 
@@ -115,7 +121,7 @@ def unset_setting(
     """
     with failing_in_one_sentence():
         _check_name(name)
-        shown = connect(url, token, data).send("PUT", PATH, {name: None})
+        shown = connect(url, token, data, account).send("PUT", PATH, {name: None})
     _print(shown)
 
 

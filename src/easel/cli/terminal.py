@@ -124,11 +124,11 @@ def is_terminal(stream: TextIO | None) -> bool:
     return stream is not None and stream.isatty()
 
 
-def connect(url: str | None, token: str | None, data: Path | None) -> "ApiClient":
+def connect(url: str | None, token: str | None, data: Path | None, account: str | None = None) -> "ApiClient":
     """Return a client of the running Easel for the options of a command."""
     from easel.canvas_folder.api_client import client_for
 
-    return client_for(load_settings(data=data), url, token)
+    return client_for(load_settings(data=data), url, token, account)
 
 
 @contextlib.contextmanager

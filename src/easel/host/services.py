@@ -22,6 +22,11 @@ from easel.host.models.settings import UserSettings
 from easel.host.nodes.registry import NodeRegistry
 from easel.host.oauth.connections import Connections
 from easel.host.order import AccountOrder
+from easel.host.people.departures import Departures
+from easel.host.people.invitations import Invitations
+from easel.host.people.passwords import Passwords
+from easel.host.people.people import People
+from easel.host.people.teams import Teams
 from easel.host.readiness import Readiness
 from easel.host.runs.queue import RunQueue
 from easel.host.secrets import Secrets
@@ -35,6 +40,11 @@ class Services:
     credentials: Credentials
     cookies: Cookies
     revocation: Revocation
+    people: People
+    teams: Teams
+    invitations: Invitations
+    passwords: Passwords
+    departures: Departures
     audit: Audit
     queue: RunQueue
     sessions: Sessions

@@ -41,8 +41,14 @@ EXPECTED = {
         GET /api/documents/{canvas_id}/history
         GET /api/documents/{canvas_id}/diff
         GET /api/tools
+        GET /api/me
+        GET /api/members
         GET /openapi.json
         GET /api/docs
+    """,
+    "viewer in person": """
+        POST /api/me/password
+        POST /api/me/leave
     """,
     "member": """
         POST /api/runs
@@ -70,8 +76,18 @@ EXPECTED = {
         GET /api/secrets
         PUT /api/secrets/{name}
         DELETE /api/secrets/{name}
+        PUT /api/members/{name}
+        DELETE /api/members/{name}
     """,
     "operator": """
+        POST /api/people
+        GET /api/people
+        PATCH /api/people/{name}
+        DELETE /api/people/{name}
+        POST /api/people/{name}/invitations
+        POST /api/teams
+        GET /api/teams
+        DELETE /api/teams/{name}
         GET /api/audit
         GET /metrics
     """,
@@ -80,6 +96,8 @@ EXPECTED = {
         GET /readyz
         GET /
         POST /sign-in
+        GET /invitation
+        POST /invitation
         POST /sign-out
         GET /canvas/{agent_id}/{canvas_id}
         GET /canvas-view/{token}/{file:path}
@@ -100,6 +118,7 @@ def may_call(who: str, principal: Principal) -> bool:
     return {
         "anyone": True,
         "viewer": is_caller,
+        "viewer in person": is_person,
         "member": is_caller and rank >= RANKS[Role.MEMBER],
         "admin": is_caller and rank >= RANKS[Role.ADMIN],
         "admin in person": is_person and rank >= RANKS[Role.ADMIN],

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from easel.errors import TooManyFailures
 from easel.host.auth import throttle as throttles
 from easel.host.auth.throttle import SignInThrottle
+from tests.requirements import rule
 
 if TYPE_CHECKING:
     import pytest
@@ -19,13 +20,13 @@ class Attempts:
         self.now = 1_000.0
         self.throttle = SignInThrottle(max_failures, lambda: self.now)
 
-    def delay(self, address: str) -> int:
+    def delay(self, address: str, name: str = "") -> int:
         """Return the seconds that an address must wait; 0 counts a failure."""
         try:
-            self.throttle.check(address)
+            self.throttle.check(address, name)
         except TooManyFailures as problem:
             return problem.retry_after or 0
-        self.throttle.note_failure(address)
+        self.throttle.note_failure(address, name)
         return 0
 
 
@@ -80,3 +81,28 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     for n in range(1_000):
         attempts.throttle.note_failure(f"host-{n}")
     assert len(attempts.throttle._by_address) == 100
+
+
+@rule("RS-76")
+def test_name_that_many_addresses_try_leaves_each_address_one_free_failure() -> None:
+    attempts = Attempts()
+    for address in ("10.0.0.1", "10.0.0.2", "10.0.0.3"):
+        assert attempts.delay(address, "ada") == 0
+    assert attempts.delay("10.0.0.1", "ada") == 1, "though this address had one failure only"
+    assert attempts.delay("10.0.0.1", "bob") == 0, "another name"
+    for _ in range(50):  # an attack that goes on
+        attempts.now += 1
+        attempts.delay("10.0.0.1", "ada")
+    assert attempts.delay("10.0.0.9", "ada") == 0, "the person is not locked out elsewhere"
+    assert attempts.delay("10.0.0.9", "ada") == 1
+
+
+@rule("RS-76")
+def test_names_are_counted_in_bounded_memory_and_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(throttles, "MAX_ADDRESSES", 3)
+    attempts = Attempts(max_failures=1)
+    for n in range(9):
+        attempts.delay(f"10.0.0.{n}", f"name-{n}")
+    assert list(attempts.throttle._by_name) == ["name-6", "name-7", "name-8"]
+    attempts.now += throttles.FORGET_SECONDS
+    assert [attempts.delay("10.0.0.8", "name-8") for _ in range(2)] == [0, 1]

@@ -22,6 +22,7 @@ from easel.core.values.paths import SaveMode, pointer, save_outcome, to_outcome
 from easel.errors import BadInput, HostError
 
 EXPIRED = "No person answered in time."
+ASKER_LEFT = "the person who asked has left this account, or was disabled"
 
 Decision = Callable[[CanvasSnapshot], ExecutionChange]
 
@@ -52,10 +53,12 @@ def reject_execution(pending: Execution, principal: Principal, *, owner_id: str,
     return _end(refused, principal, "refused", {"endedAt": now_ms, "refusedBy": principal.name})
 
 
-def expire_confirmation(pending: Execution, principal: Principal, now_ms: int) -> Decision:
-    """End a pending execution because no person answered in time. CV-22"""
+def expire_confirmation(
+    pending: Execution, principal: Principal, now_ms: int, reason: str = EXPIRED
+) -> Decision:
+    """End a pending execution because no person answered in time, or may answer it any longer. CV-22"""
     refused = replace(pending, status=ExecutionStatus.REFUSED)
-    return _end(refused, principal, "refused", {"endedAt": now_ms, "reason": EXPIRED})
+    return _end(refused, principal, "refused", {"endedAt": now_ms, "reason": reason})
 
 
 def complete_execution(

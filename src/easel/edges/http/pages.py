@@ -15,19 +15,23 @@ from starlette.requests import HTTPConnection
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import Scope
 
-from easel.core.principal import ANONYMOUS
+from easel.core.principal import ANONYMOUS, Principal
 from easel.edges.http.calls import Call, address_of, authenticate_visitor, client_details, read_body
 from easel.edges.http.canvas_policy import VIEWS
 from easel.edges.methods import METHODS
-from easel.errors import NotFound, NotSignedIn, TooManyFailures
+from easel.errors import NotFound, NotSignedIn, TooMany, TooManyFailures
 
-FORM_LIMIT = 4_096  # bytes
+FORM_LIMIT = 8_192  # bytes; a password of 1 KB takes up to three times as many
 _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 # Paths of canvas pages: a sign-in redirects to one of them or to the home page only.
 _CANVAS = re.compile(r"(?:/canvas(?:/[A-Za-z0-9][A-Za-z0-9._:-]{0,127}){2})")
 _REFUSED = (
     "This token is not valid: it was revoked, or not copied completely. Ask who gave it to you for a new "
     "link, or on the machine that runs Easel open the one that easel up prints."
+)
+_NO_MATCH = (
+    "This name and password do not match. If you forgot the password, ask an operator of this Easel for a "
+    "new invitation."
 )
 _NOT_A_PERSON = (
     "That token is for a program or a machine. "
@@ -40,7 +44,7 @@ def read_ui_file(name: str) -> str:
     return resources.files("easel").joinpath("ui", name).read_text("utf-8")
 
 
-def fill_page(name: str, **values: str) -> str:
+def fill_page(name: str, /, **values: str) -> str:
     """Return one of our HTML files with each value, escaped, in place of its `{{name}}`."""
     page = read_ui_file(name)
     for key, value in values.items():
@@ -59,9 +63,39 @@ async def home(call: Call) -> Response:
     return HTMLResponse(page, headers={"cache-control": "no-store"})
 
 
+class Form:
+    """The fields of a posted form."""
+
+    def __init__(self, text: str) -> None:
+        self._fields = parse_qs(text, keep_blank_values=True)
+
+    def __call__(self, name: str) -> str:
+        return self.exactly(name).strip()
+
+    def exactly(self, name: str) -> str:
+        return self._fields.get(name, [""])[0]
+
+
+async def read_form(call: Call) -> Form:
+    return Form((await read_body(call.request, FORM_LIMIT)).decode("utf-8", "replace"))
+
+
 async def sign_in(call: Call) -> Response:
-    form = parse_qs((await read_body(call.request, FORM_LIMIT)).decode("utf-8", "replace"))
-    return await _sign_in_by(call, form.get("token", [""])[0].strip(), "form", form.get("next", ["/"])[0])
+    """Sign in with a token, or else with a name and a password."""
+    form = await read_form(call)
+    target = form.exactly("next")
+    if (token := form("token")) or not form("name"):
+        return await _sign_in_by(call, token, "form", target)
+    name, password = form("name"), form.exactly("password")
+    try:
+        person = await call.host.passwords.sign_in(name, password, address_of(call.request))
+    except (TooMany, TooManyFailures) as problem:
+        return _retry_later(problem, target)
+    if person is None:
+        details = {"by": "password", **client_details(call.request)}
+        call.host.audit.record_throttled(ANONYMOUS, "sign_in.failed", details=details)
+        return sign_in_page(_NO_MATCH, target)
+    return await start_sign_in(call, person, "password", target)
 
 
 async def sign_out(call: Call) -> Response:
@@ -79,20 +113,30 @@ async def _sign_in_by(call: Call, token: str, method: str, target: str = "/") ->
     try:
         principal = await call.host.credentials.authenticate(token, address_of(call.request))
     except TooManyFailures as problem:
-        page = sign_in_page(problem.message, target, status=problem.http)
-        page.headers["retry-after"] = str(problem.retry_after)
-        return page
+        return _retry_later(problem, target)
     # Programs and machines cannot sign in: they send their token with each request.
     if principal is None or not principal.is_person:
         call.host.audit.record_throttled(ANONYMOUS, "sign_in.failed", details=details)
         return sign_in_page(_REFUSED if principal is None else _NOT_A_PERSON, target)
-    await call.host.audit.record(principal, "sign_in.succeeded", details=details)
+    return await start_sign_in(call, principal, method, target)
+
+
+async def start_sign_in(call: Call, person: Principal, method: str, target: str = "/") -> Response:
+    """Sign the person in in this browser, and redirect it to the target."""
+    assert person.user_id is not None
+    details = {"by": method, **client_details(call.request)}
+    await call.host.audit.record(person, "sign_in.succeeded", details=details)
     response = RedirectResponse(_safe_target(target), 303, {"cache-control": "no-store"})
     previous = await authenticate_visitor(call)
-    assert principal.user_id is not None
-    cookie = await call.host.cookies.issue(principal.user_id, token_id=principal.token_id, before=previous)
+    cookie = await call.host.cookies.issue(person.user_id, token_id=person.token_id, before=previous)
     call.request.state.cookie.set(response, cookie)
     return response
+
+
+def _retry_later(problem: TooMany | TooManyFailures, target: str) -> Response:
+    page = sign_in_page(problem.message, target, status=problem.http)
+    page.headers["retry-after"] = str(problem.retry_after)
+    return page
 
 
 def sign_in_page(problem: str, target: str = "/", *, status: int = 401) -> Response:

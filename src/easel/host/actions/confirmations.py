@@ -4,10 +4,11 @@ Owns who may answer a confirmation and for how long, and how its execution ends 
 withdrawn or expired.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from easel.core.action.confirmation import may_confirm, may_withdraw
-from easel.core.action.ending import EXPIRED, expire_confirmation, reject_execution
+from easel.core.action.ending import ASKER_LEFT, EXPIRED, expire_confirmation, reject_execution
 from easel.core.action.execution import Execution, ExecutionStatus, StaleTransition
 from easel.core.canvas.canvas import parse_canvas_id
 from easel.core.principal import Principal, host_for
@@ -17,7 +18,7 @@ from easel.host.actions.request import ActionResult
 from easel.host.actions.transitions import ActionResources
 from easel.host.artifacts.artifacts import restore
 from easel.host.canvases.transactions import now_ms
-from easel.ids import is_generated_id
+from easel.ids import AccountId, is_generated_id
 
 MAX_LISTED = 100
 ANSWERED = "it was answered already."
@@ -98,16 +99,23 @@ class Confirmations:
             status=ExecutionStatus.REFUSED, event_id=pending.event_id, revision=done.after.canvas.revision
         )
 
-    async def expire(self, pending: Execution) -> None:
+    async def expire(self, pending: Execution, reason: str = EXPIRED) -> None:
         """End a pending execution that was not answered in time, unless it was answered or deleted since."""
         principal = host_for(pending.account_id)
         try:
             await self._changes.apply(
-                principal, pending.canvas_id, expire_confirmation(pending, principal, now_ms())
+                principal, pending.canvas_id, expire_confirmation(pending, principal, now_ms(), reason)
             )
         except (StaleTransition, NotFound):
             return
-        self._outcomes.record(principal, pending, "refused", problem=EXPIRED)
+        self._outcomes.record(principal, pending, "refused", problem=reason)
+
+    async def end_questions(self, account_id: AccountId, event_ids: Sequence[str]) -> None:
+        """End pending executions as refused, because who asked for them has left the account."""
+        for event_id in event_ids:
+            pending = await self._executions.get(account_id, event_id)
+            if pending is not None and pending.status is ExecutionStatus.ASKED:
+                await self.expire(pending, ASKER_LEFT)
 
     def is_expired(self, pending: Execution) -> bool:
         return pending.age_seconds > self._limits.confirm_seconds

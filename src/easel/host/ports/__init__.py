@@ -16,6 +16,7 @@ from easel.host.ports.models import Model, ModelSource
 from easel.host.ports.nodes import NodeLink, NodeStore
 from easel.host.ports.oauth import ConnectionStore, OAuthClient, OAuthFlowStore
 from easel.host.ports.orders import OrderStore
+from easel.host.ports.people import DepartureStore, PeopleStore
 from easel.host.ports.runs import BoardStore, RunStore, TurnStore
 from easel.host.ports.secrets import RotatedStore, SecretCipher, SecretSource, SecretStore, SettingStore
 from easel.host.ports.sessions import SessionStore
@@ -34,6 +35,7 @@ __all__ = [
     "CanvasVersionStore",
     "ConnectionStore",
     "DeletionStore",
+    "DepartureStore",
     "DocumentStore",
     "ExecutionStore",
     "Leases",
@@ -46,6 +48,7 @@ __all__ = [
     "OAuthClient",
     "OAuthFlowStore",
     "OrderStore",
+    "PeopleStore",
     "ReferenceStore",
     "RemoteTool",
     "RotatedStore",

@@ -8,10 +8,12 @@ from easel.stores.nouns.calls import SqlCalls
 from easel.stores.nouns.canvas_versions import SqlCanvasVersions
 from easel.stores.nouns.connections import SqlConnections
 from easel.stores.nouns.deletions import SqlDeletions
+from easel.stores.nouns.departures import SqlDepartures
 from easel.stores.nouns.executions import SqlExecutions
 from easel.stores.nouns.nodes import SqlNodes
 from easel.stores.nouns.oauth_flows import SqlOAuthFlows
 from easel.stores.nouns.orders import SqlOrders
+from easel.stores.nouns.people import SqlPeople
 from easel.stores.nouns.references import SqlReferences
 from easel.stores.nouns.secrets import SqlSecrets
 from easel.stores.nouns.sessions import SqlSessions
@@ -23,10 +25,12 @@ from easel.stores.nouns.tokens import SqlTokens
 
 
 class NounStores:
-    """The part of a database that both have in common. `statements` returns those of a noun."""
+    """The part of a database that both have in common. `statements` returns those of nouns."""
 
-    def __init__(self, statements: Callable[[str], Statements]) -> None:
+    def __init__(self, statements: Callable[..., Statements]) -> None:
         self.accounts = SqlAccounts(statements("accounts"))
+        self.people = SqlPeople(statements("people", "accounts", "tokens", "sign_ins"))
+        self.departures = SqlDepartures(statements("departures"))
         self.tokens = SqlTokens(statements("tokens"))
         self.sign_ins = SqlSignIns(statements("sign_ins"))
         self.settings = SqlSettings(statements("settings"))

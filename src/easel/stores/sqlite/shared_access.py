@@ -1,14 +1,15 @@
 """Access to a SQLite file that a running server may have open, for short commands such as `easel token`.
 
 The file is opened without the lock of the data folder: SQLite lets two processes write in turn. Only tokens,
-settings, secrets, connections and audit records are accessible, because a running server caches them for at
-most a second.
+people, settings, secrets, connections and audit records are accessible, because a running server caches them
+for at most a second.
 """
 
 from functools import partial
 from pathlib import Path
 
 from easel.stores.nouns.connections import SqlConnections
+from easel.stores.nouns.people import SqlPeople
 from easel.stores.nouns.secrets import SqlSecrets
 from easel.stores.nouns.settings import SqlSettings
 from easel.stores.nouns.tokens import SqlTokens
@@ -27,6 +28,7 @@ class SharedSqlite:
         self._readers = ReaderThreads("shared-reader", connector.reader, 1)
         statements = partial(SqliteStatements, self)
         self.tokens = SqlTokens(statements("tokens"))
+        self.people = SqlPeople(statements("people", "accounts", "tokens", "sign_ins"))
         self.settings = SqlSettings(statements("settings"))
         self.secrets = SqlSecrets(statements("secrets"))
         self.connections = SqlConnections(statements("connections"))
