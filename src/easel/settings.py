@@ -213,8 +213,8 @@ class Settings:
     # the sandbox
     profile: str = _row(
         "dev-local",
-        "Profile: dev-local, or prod, which turns Bash off by default, and in which OAuth providers call back "
-        "the https address EASEL_PUBLIC_URL only.",
+        "Profile: dev-local, or prod, which turns Bash off by default and lets OAuth providers call back the "
+        "https address EASEL_PUBLIC_URL only.",
         one_of=("dev-local", "prod"),
     )
     bash: str = _row(
@@ -408,8 +408,8 @@ def load(environment: Mapping[str, str] | None = None, **options: Any) -> Settin
     check_profile(settings.oauth, settings.public_url, is_prod=settings.is_prod)
     if settings.oauth and settings.on_postgres and not settings.secret_key:
         raise BadSettings(
-            problem="EASEL_SECRET_KEY must be set, to the same value on every instance: it encrypts the tokens "
-            f"of the OAuth provider {settings.oauth[0].name}."
+            problem="EASEL_SECRET_KEY must be set, to the same value on every instance: it encrypts the "
+            f"tokens of the OAuth provider {settings.oauth[0].name}."
         )
     return settings
 

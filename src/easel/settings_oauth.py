@@ -18,19 +18,23 @@ _PREFIX = "EASEL_OAUTH_"
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class FamilyPart:
     description: str
     secret: bool = False
 
 
-PARTS: Mapping[str, Part] = {
-    "CLIENT_ID": Part("The id of Easel's client at the OAuth provider NAME; a person can connect it then."),
-    "CLIENT_SECRET": Part("The secret of this client; empty: a public client.", secret=True),
-    "AUTHORIZE_URL": Part("Where the provider asks the person; for OPENAI empty: OpenAI's own."),
-    "TOKEN_URL": Part("Where the provider gives and refreshes tokens; for OPENAI empty: OpenAI's own."),
-    "SCOPES": Part("The scopes to ask for, separated by spaces."),
-    "ISSUER": Part("The `iss` of its callbacks; empty: none, or one at the origin of the AUTHORIZE_URL."),
-    "BASE_URL": Part(
+PARTS: Mapping[str, FamilyPart] = {
+    "CLIENT_ID": FamilyPart(
+        "The id of Easel's client at the OAuth provider NAME; a person can connect it then."
+    ),
+    "CLIENT_SECRET": FamilyPart("The secret of this client; empty: a public client.", secret=True),
+    "AUTHORIZE_URL": FamilyPart("Where the provider asks the person; for OPENAI empty: OpenAI's own."),
+    "TOKEN_URL": FamilyPart("Where the provider gives and refreshes tokens; for OPENAI empty: OpenAI's own."),
+    "SCOPES": FamilyPart("The scopes to ask for, separated by spaces."),
+    "ISSUER": FamilyPart(
+        "The `iss` of its callbacks; empty: none, or one at the origin of the AUTHORIZE_URL."
+    ),
+    "BASE_URL": FamilyPart(
         "The `base_url` of the models that take its tokens; empty: if NAME is OPENAI, GEMINI or ANTHROPIC, "
         "their own."
     ),

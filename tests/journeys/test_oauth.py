@@ -1,8 +1,7 @@
-"""Providers are connected through two APIs behind a round-robin proxy, and used by two workers, on Postgres."""
+"""Providers are connected through two APIs behind a proxy, and used by two workers, on Postgres."""
 
 from __future__ import annotations
 
-import itertools
 import json
 import threading
 from collections import Counter
@@ -20,14 +19,16 @@ import pytest
 from tests.journeys.client import TERMINAL, Client, spread
 from tests.journeys.conftest import CLAIM_SECONDS
 from tests.requirements import case, rule
+from tests.support.curl import parse_curl
 from tests.support.oidc import CLIENT_SECRET, NO_TLS, OidcProvider, approve
 from tests.support.postgres import create_database, drop_database
-from tests.support.processes import EASEL, EaselProcess, Launcher, free_port
+from tests.support.processes import EASEL, ROOT, EaselProcess, Launcher, free_port
 from tests.support.proxy import Proxy
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
+    from pathlib import Path
 
 pytestmark = pytest.mark.oidc
 FLOWS, BROWSERS = 200, 10
@@ -35,23 +36,6 @@ CALLBACKS = 50  # of one flow
 WAITING = 50  # for a token
 SECONDS = 60.0
 KEY = "a secret key of this test alone, of 32 characters"
-
-
-class RoundRobin(Proxy):
-    """A proxy that gives each connection to the next server."""
-
-    def __init__(self) -> None:
-        self.servers: list[tuple[str, int]] = []
-        self._turn = itertools.count()
-        super().__init__("", 0)
-
-    @property
-    def target(self) -> tuple[str, int]:
-        return self.servers[next(self._turn) % len(self.servers)]
-
-    @target.setter
-    def target(self, _: tuple[str, int]) -> None:
-        """Keep the servers of the list."""
 
 
 class ModelServer(ThreadingHTTPServer):
@@ -63,6 +47,20 @@ class ModelServer(ThreadingHTTPServer):
     def __init__(self) -> None:
         self.tokens: list[str] = []
         super().__init__(("127.0.0.1", 0), _ModelHandler)
+
+    @classmethod
+    def start(cls) -> ModelServer:
+        server = cls()
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
+        return server
+
+    @property
+    def base_url(self) -> str:
+        return f"http://127.0.0.1:{self.server_port}"
+
+    def stop(self) -> None:
+        self.shutdown()
+        self.server_close()
 
 
 class _ModelHandler(BaseHTTPRequestHandler):
@@ -86,7 +84,7 @@ class _ModelHandler(BaseHTTPRequestHandler):
             self.wfile.write(f"data: {json.dumps(chunk)}\n\n".encode())
         self.wfile.write(b"data: [DONE]\n\n")
 
-    def log_message(self, *_: object) -> None:
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name of the base class
         pass
 
 
@@ -103,7 +101,7 @@ class Stage:
     models: ModelServer
 
     def browser(self) -> httpx2.AsyncClient:
-        """Return a browser in which nobody is signed in; each request has a connection of its own."""
+        """Return a browser without a sign-in; each of its requests has a connection of its own."""
         return httpx2.AsyncClient(
             base_url=self.url,
             timeout=SECONDS,
@@ -136,34 +134,31 @@ def start_api(launcher: Launcher, port: int) -> EaselProcess:
 @pytest.fixture(scope="module")
 def stage(postgres: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     database_url = create_database(postgres)
-    models = ModelServer()
-    threading.Thread(target=models.serve_forever, daemon=True).start()
-    with RoundRobin() as proxy:
+    models = ModelServer.start()
+    with Proxy("", 0) as proxy:
         url = f"http://127.0.0.1:{proxy.port}"
         with (
             OidcProvider([f"{url}/api/oauth/test/callback"]) as provider,
             OidcProvider([f"{url}/api/oauth/other/callback"]) as other,
         ):
-            base_url = f"http://127.0.0.1:{models.server_port}"
             settings = {
                 "CLAIM_SECONDS": str(CLAIM_SECONDS),
                 "PUBLIC_URL": url,
                 "SECRET_KEY": KEY,
                 "PROVIDER": "openai-chat",
                 "MODEL": "m",
-                "BASE_URL": base_url,
+                "BASE_URL": models.base_url,
                 **provider.easel_settings("test"),
                 **other.easel_settings("other"),
-                "OAUTH_TEST_BASE_URL": base_url,
+                "OAUTH_TEST_BASE_URL": models.base_url,
             }
             with Launcher(tmp_path_factory.mktemp("oauth"), database_url, settings) as launcher:
-                proxy.servers = [("127.0.0.1", free_port()) for _ in range(2)]
-                apis = [start_api(launcher, port) for _, port in proxy.servers]
+                proxy.targets = [("127.0.0.1", free_port()) for _ in range(2)]
+                apis = [start_api(launcher, port) for _, port in proxy.targets]
                 workers = [launcher.worker(), launcher.worker()]
                 launcher.ready(*apis)
                 yield Stage(launcher, url, apis, workers, provider, other, models)
-    models.shutdown()
-    models.server_close()
+    models.stop()
     drop_database(postgres, database_url.rpartition("/")[2])
 
 
@@ -361,3 +356,53 @@ async def test_revoked_connection_is_named_by_the_run_and_by_the_check(
         assert "connect test again" in check["text"]
         await connect(browser)
         assert (await client.wait_for(await client.start("Hi"), within=SECONDS))["status"] == "completed"
+
+
+# -- the guide -----------------------------------------------------------------------------------------------
+
+GUIDE = ROOT / "docs" / "guide" / "connections.md"
+
+
+@rule("RX-42")
+async def test_guide_connects_a_provider_step_by_step(tmp_path: Path) -> None:
+    lines = GUIDE.read_text(encoding="utf-8").splitlines()
+    models, port = ModelServer.start(), free_port()
+    own = {"8800": str(port), "https://models.example.org/v1": models.base_url, "=…": f"={CLIENT_SECRET}"}
+    with (
+        OidcProvider([f"http://localhost:{port}/auth/callback"]) as provider,
+        Launcher(tmp_path) as launcher,
+    ):
+        own |= {"https://auth.example.org": provider.issuer}
+
+        def adapt(line: str) -> str:
+            for text, value in own.items():
+                line = line.replace(text, value)
+            return line
+
+        exported = dict(
+            adapt(line).removeprefix("export ").split("=", 1) for line in lines if line[:7] == "export "
+        )
+        easel = launcher.start("up", (*EASEL, "up", "--port", str(port)), {}, exported)
+        easel.wait_ready()
+        async with httpx2.AsyncClient(timeout=SECONDS, verify=NO_TLS, follow_redirects=True) as browser:
+            await browser.get(f"{easel.base_url}/", params={"token": launcher.token})
+            answers: list[Any] = []
+            for line in lines:
+                if not line.startswith("curl "):
+                    continue
+                asked = parse_curl(adapt(line), EASEL_TOKEN=launcher.token)
+                answer = httpx2.request(
+                    asked.method, asked.url, headers=asked.headers, content=asked.body, verify=NO_TLS
+                )
+                answers.append(answer.raise_for_status().json() if answer.content else None)
+                if asked.url.endswith("/start"):
+                    page = await browser.get(await approve(answers[-1]["authorize_url"]))
+                    assert "mymodels is connected" in page.text
+    started, chosen, check, listed, removed = answers
+    assert set(started) == {"authorize_url"}
+    assert (chosen["api_key"], check["ok"]) == (None, True)
+    assert [(each["provider"], each["connection"]["connected_by"]) for each in listed["providers"]] == [
+        ("mymodels", "owner")
+    ]
+    assert removed is None
+    models.stop()

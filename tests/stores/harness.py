@@ -134,6 +134,8 @@ class Store:
             "delete from departures",
             "delete from settings",
             "delete from secrets",
+            "delete from oauth_state",
+            "delete from auth",
             "delete from account_events",
             "delete from accounts where account_id <> 'owner'",
             "update accounts set disabled_at = null, deleted_at = null",

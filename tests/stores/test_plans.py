@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 # Statements that read many rows, each with its reason.
 EXCEPTIONS = {
+    "connections.list_other_secrets": "read once by `easel settings rotate`; a few rows per user",
     "secrets.list_other_secrets": "read once by `easel settings rotate`; a few rows per user",
     "settings.list_other_secrets": "read once by `easel settings rotate`; a few rows per user",
     "orders.list_appenders": "pg_database has one row per database",

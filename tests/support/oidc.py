@@ -142,7 +142,7 @@ async def approve(
 ) -> str:
     """Sign in at the provider and consent, as a browser does. Returns the address of the callback.
 
-    Without `client` the browser is a fresh one, in which nobody is signed in.
+    Without `client` the browser is a fresh one, without a sign-in.
     """
     if client is None:
         async with httpx2.AsyncClient(timeout=ANSWER_SECONDS, verify=NO_TLS) as fresh:

@@ -36,7 +36,8 @@ class Proxy:
     """Forwards each connection to `host:port`; `with Proxy(host, port) as proxy:` listens on `proxy.port`."""
 
     def __init__(self, host: str, port: int) -> None:
-        self.target = (host, port)
+        self.targets = [(host, port)]
+        """Each connection is forwarded to the next one."""
         self.port = 0
         self.accepted = 0
         self._links: set[_Link] = set()
@@ -165,7 +166,8 @@ class Proxy:
         self.accepted += 1
         resets = self._resets
         try:
-            from_server, to_server = await asyncio.open_connection(*self.target)
+            target = self.targets[self.accepted % len(self.targets)]
+            from_server, to_server = await asyncio.open_connection(*target)
         except (OSError, asyncio.CancelledError):  # no server, or the proxy is closing
             _reset(to_client)
             return

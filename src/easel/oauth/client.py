@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from typing import Any, TypeGuard
 from urllib.parse import urlencode, urlsplit, urlunsplit
 
-from easel.core.oauth.connection import MAX_TOKEN_LENGTH, Tokens
+from easel.core.oauth.connection import MAX_TOKEN_LENGTH, GrantedTokens
 from easel.core.oauth.provider import OAuthProvider
 from easel.errors import ProviderRefused, ProviderUnreachable
-from easel.oauth.http import Answer, ProviderHttp
+from easel.oauth.http import ProviderHttp, ProviderReply
 
 MAX_LIFETIME_SECONDS = 365 * 86_400.0
 MAX_SCOPES_LENGTH = 1_000
@@ -46,11 +46,11 @@ class HttpOAuthClient:
 
     async def exchange(
         self, provider: OAuthProvider, *, code: str, redirect_uri: str, code_verifier: str
-    ) -> Tokens:
+    ) -> GrantedTokens:
         form = {"grant_type": "authorization_code", "code": code, "redirect_uri": redirect_uri}
         return await self._ask(provider, {**form, "code_verifier": code_verifier})
 
-    async def refresh(self, provider: OAuthProvider, refresh_token: str) -> Tokens:
+    async def refresh(self, provider: OAuthProvider, refresh_token: str) -> GrantedTokens:
         return await self._ask(provider, {"grant_type": "refresh_token", "refresh_token": refresh_token})
 
     async def exchange_for_id_token(
@@ -63,7 +63,7 @@ class HttpOAuthClient:
             raise ProviderUnreachable(provider=provider.name, problem="sent no ID token")
         return token
 
-    async def _ask(self, provider: OAuthProvider, form: Mapping[str, str]) -> Tokens:
+    async def _ask(self, provider: OAuthProvider, form: Mapping[str, str]) -> GrantedTokens:
         return _read_tokens(provider.name, await self._post(provider, form))
 
     async def _post(self, provider: OAuthProvider, form: Mapping[str, str]) -> Mapping[str, Any]:
@@ -74,7 +74,7 @@ class HttpOAuthClient:
         return _check_answer(provider.name, answer)
 
 
-def _check_answer(provider: str, answer: Answer) -> Mapping[str, Any]:
+def _check_answer(provider: str, answer: ProviderReply) -> Mapping[str, Any]:
     """Return the members of a granted request. Raises `ProviderRefused` or `ProviderUnreachable`."""
     if 400 <= answer.status < 500 and answer.status != 429 and (error := _error_of(answer.members)):
         raise ProviderRefused(provider=provider, error=error)
@@ -83,14 +83,14 @@ def _check_answer(provider: str, answer: Answer) -> Mapping[str, Any]:
     return answer.members
 
 
-def _read_tokens(provider: str, members: Mapping[str, Any]) -> Tokens:
+def _read_tokens(provider: str, members: Mapping[str, Any]) -> GrantedTokens:
     """Return the tokens of an answer. Raises `ProviderUnreachable` if it is odd."""
     access, refresh, scopes = (members.get(name) for name in ("access_token", "refresh_token", "scope"))
     is_bearer = str(members.get("token_type", "bearer")).lower() == "bearer"
     if not (_is_token(access) and is_bearer and (refresh is None or _is_token(refresh))):
         raise ProviderUnreachable(provider=provider, problem="sent no valid bearer token")
     scopes = scopes[:MAX_SCOPES_LENGTH] if isinstance(scopes, str) else None
-    return Tokens(access, refresh, _seconds(members.get("expires_in")), scopes)
+    return GrantedTokens(access, refresh, _seconds(members.get("expires_in")), scopes)
 
 
 def _error_of(members: Mapping[str, Any]) -> str | None:

@@ -21,7 +21,7 @@ MAX_ANSWER_BYTES = 1_048_576
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ProviderReply:
     status: int
     members: Mapping[str, Any]  # of the JSON object
 
@@ -32,13 +32,13 @@ class ProviderHttp:
         self._max_seconds = min(max_seconds, MAX_SECONDS)
         self._client: httpx2.AsyncClient | None = None
 
-    async def get(self, provider: str, url: str) -> Answer:
+    async def get(self, provider: str, url: str) -> ProviderReply:
         """Return the answer to a GET. Raises `ProviderUnreachable`."""
         return await self._request(provider, "GET", url)
 
     async def post(
         self, provider: str, url: str, form: Mapping[str, str], auth: tuple[str, str] | None
-    ) -> Answer:
+    ) -> ProviderReply:
         """Return the answer to a form, with HTTP Basic authentication. Raises `ProviderUnreachable`."""
         return await self._request(provider, "POST", url, form, auth)
 
@@ -53,7 +53,7 @@ class ProviderHttp:
         url: str,
         form: Mapping[str, str] | None = None,
         auth: tuple[str, str] | None = None,
-    ) -> Answer:
+    ) -> ProviderReply:
         self._check(provider, url)
         if self._client is None:
             self._client = httpx2.AsyncClient(
@@ -80,7 +80,7 @@ class ProviderHttp:
             raise ProviderUnreachable(provider=provider, problem=problem) from None
         finally:
             self._client.cookies.clear()
-        return Answer(answer.status_code, _parse(provider, answer.status_code, bytes(body)))
+        return ProviderReply(answer.status_code, _parse(provider, answer.status_code, bytes(body)))
 
     def _check(self, provider: str, url: str) -> None:
         parts = urlsplit(url)

@@ -78,6 +78,9 @@ EXPECTED = {
         DELETE /api/secrets/{name}
         PUT /api/members/{name}
         DELETE /api/members/{name}
+        GET /api/oauth
+        POST /api/oauth/{provider}/start
+        DELETE /api/oauth/{provider}
     """,
     "operator": """
         POST /api/people
@@ -96,9 +99,14 @@ EXPECTED = {
         GET /readyz
         GET /
         POST /sign-in
+        GET /sign-in/openid
+        GET /sign-in/openid/callback
+        POST /invitation/openid
         GET /invitation
         POST /invitation
         POST /sign-out
+        GET /api/oauth/{provider}/callback
+        GET /auth/callback
         GET /canvas/{agent_id}/{canvas_id}
         GET /canvas-view/{token}/{file:path}
         GET /ui/{file}

@@ -15,7 +15,7 @@ INVALID_GRANT = "invalid_grant"  # the error of a refresh token that is revoked,
 
 
 @dataclass(frozen=True, slots=True)
-class Tokens:
+class GrantedTokens:
     """What a provider grants. A refresh may leave the refresh token as it is."""
 
     access_token: str = field(repr=False)
@@ -44,7 +44,7 @@ class ConnectionInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class Connection:
+class StoredConnection:
     """A connection as stored. Each change of its tokens has another `revision`."""
 
     account_id: AccountId

@@ -38,8 +38,8 @@ class ChosenModels:
     ) -> None:
         """Build models with `build`, which must be cheap for a choice that it has built before.
 
-        `build_for_check` builds a model that does not repeat a failed request. `connections`: to the providers
-        that this host describes, if any.
+        `build_for_check` builds a model that does not repeat a failed request. `connections` are those to the
+        providers that this host describes, if any.
         """
         self._settings = settings
         self._connections = connections

@@ -167,7 +167,7 @@ class Connections:
             usable_seconds=tokens.usable_seconds,
         )
         if not await self._store.connect(new):
-            raise NotFound(what="account", id=flow.account_id)
+            raise Forbidden(problem=f"only an admin of {flow.account_id} can connect {provider.name} to it.")
         actor = replace(principal, account_id=flow.account_id)
         await self._audit.record(actor, "oauth.connected", subject=provider.name)
 

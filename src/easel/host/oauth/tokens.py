@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 import structlog
 
-from easel.core.oauth.connection import INVALID_GRANT, Connection, Tokens
+from easel.core.oauth.connection import INVALID_GRANT, GrantedTokens, StoredConnection
 from easel.core.oauth.provider import OAuthProvider
 from easel.core.principal import host_for
 from easel.errors import HostError, ModelFailed, ProviderRefused, ProviderUnreachable, Unavailable
@@ -113,7 +113,7 @@ class AccessTokens:
                 await asyncio.sleep(POLL_SECONDS)
 
     async def _refresh(
-        self, provider: OAuthProvider, connection: Connection, refresh_token: str, refresh_id: str
+        self, provider: OAuthProvider, connection: StoredConnection, refresh_token: str, refresh_id: str
     ) -> None:
         """Ask the provider and store its answer. The caller has the claim."""
         try:
@@ -131,7 +131,7 @@ class AccessTokens:
             if await self._save(connection, fresh, refresh_token):
                 self._record(connection, "oauth.refreshed", {})
 
-    async def _save(self, connection: Connection, fresh: Tokens, refresh_token: str) -> bool:
+    async def _save(self, connection: StoredConnection, fresh: GrantedTokens, refresh_token: str) -> bool:
         """Store the tokens, also if the database is unavailable for a while. False: removed, or replaced."""
         text = encode_tokens(fresh, refresh_token)
         secret = self._cipher.encrypt(connection.account_id, connection.info.provider, text)
@@ -149,18 +149,18 @@ class AccessTokens:
                 log.info("oauth.save_repeated", provider=connection.info.provider)
                 await asyncio.sleep(RETRY_SECONDS)
 
-    async def _mark(self, connection: Connection, error: str) -> None:
+    async def _mark(self, connection: StoredConnection, error: str) -> None:
         """Mark a connection that only a person can renew."""
         refresh_id = self._new_id()
         if await self._store.claim_refresh(connection, refresh_id, self._claim_seconds):
             await self._store.end_refresh(connection, refresh_id, must_reconnect=True)
             self._record(connection, "oauth.failed", {"error": error})
 
-    def _decrypt(self, connection: Connection) -> StoredTokens:
+    def _decrypt(self, connection: StoredConnection) -> StoredTokens:
         text = self._cipher.decrypt(connection.account_id, connection.info.provider, connection.secret)
         return msgspec.json.decode(text, type=StoredTokens)
 
-    def _record(self, connection: Connection, action: str, details: Mapping[str, str]) -> None:
+    def _record(self, connection: StoredConnection, action: str, details: Mapping[str, str]) -> None:
         self._audit.record_throttled(
             host_for(connection.account_id),
             action,
@@ -169,14 +169,14 @@ class AccessTokens:
         )
 
 
-def encode_tokens(tokens: Tokens, refresh_token: str | None = None) -> str:
+def encode_tokens(tokens: GrantedTokens, refresh_token: str | None = None) -> str:
     """Return the text to encrypt. A provider that does not rotate sends no other refresh token."""
     return msgspec.json.encode(
         StoredTokens(tokens.access_token, tokens.refresh_token or refresh_token)
     ).decode()
 
 
-def _check(connection: Connection) -> Connection:
+def _check(connection: StoredConnection) -> StoredConnection:
     """Raise `ModelFailed` if the provider has ended the connection."""
     if connection.info.must_reconnect:
         raise ModelFailed(reason=describe_ended(connection.info.provider))

@@ -3,7 +3,7 @@
 from typing import Protocol
 
 from easel.core.model.stored import EncryptedText
-from easel.core.oauth.connection import Connection, ConnectionInfo, NewConnection, Tokens
+from easel.core.oauth.connection import ConnectionInfo, GrantedTokens, NewConnection, StoredConnection
 from easel.core.oauth.flow import Flow
 from easel.core.oauth.provider import OAuthProvider
 from easel.host.ports.secrets import RotatedStore
@@ -33,21 +33,21 @@ class ConnectionStore(RotatedStore, Protocol):
         """Return the connections of the account, by provider."""
         ...
 
-    async def read(self, account_id: AccountId, provider: str) -> Connection | None:
+    async def read(self, account_id: AccountId, provider: str) -> StoredConnection | None:
         """Return the connection of the account to this provider."""
         ...
 
     async def connect(self, new: NewConnection) -> bool:
-        """Store or replace a connection. Returns False if its account or person is gone."""
+        """Store or replace a connection. Returns False if the person is no admin of the account now."""
         ...
 
-    async def claim_refresh(self, connection: Connection, refresh_id: str, seconds: float) -> bool:
+    async def claim_refresh(self, connection: StoredConnection, refresh_id: str, seconds: float) -> bool:
         """Claim the refresh of these tokens. Returns False if another has the claim, or they have changed."""
         ...
 
     async def save_refreshed(
         self,
-        connection: Connection,
+        connection: StoredConnection,
         secret: EncryptedText,
         *,
         revision: str,
@@ -57,7 +57,9 @@ class ConnectionStore(RotatedStore, Protocol):
         """Replace the tokens. Returns False if the connection is removed or its tokens have changed."""
         ...
 
-    async def end_refresh(self, connection: Connection, refresh_id: str, *, must_reconnect: bool) -> None:
+    async def end_refresh(
+        self, connection: StoredConnection, refresh_id: str, *, must_reconnect: bool
+    ) -> None:
         """End this claim without new tokens."""
         ...
 
@@ -81,10 +83,10 @@ class OAuthClient(Protocol):
 
     async def exchange(
         self, provider: OAuthProvider, *, code: str, redirect_uri: str, code_verifier: str
-    ) -> Tokens:
+    ) -> GrantedTokens:
         """Return the tokens for the code of a callback. Raises `ProviderRefused`, `ProviderUnreachable`."""
         ...
 
-    async def refresh(self, provider: OAuthProvider, refresh_token: str) -> Tokens:
+    async def refresh(self, provider: OAuthProvider, refresh_token: str) -> GrantedTokens:
         """Return fresh tokens. Raises `ProviderRefused`, `ProviderUnreachable`."""
         ...

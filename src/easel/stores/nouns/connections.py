@@ -1,7 +1,7 @@
 """The connections of accounts to OAuth providers. The rules are in `sql/common/connections.sql`."""
 
 from easel.core.model.stored import EncryptedText
-from easel.core.oauth.connection import Connection, ConnectionInfo, NewConnection
+from easel.core.oauth.connection import ConnectionInfo, NewConnection, StoredConnection
 from easel.ids import AccountId, UserId
 from easel.stores.nouns.statements import Row, Statements
 
@@ -14,11 +14,11 @@ class SqlConnections:
         rows = await self._sql.rows("list_connections", account_id=account_id)
         return [_info_from(row) for row in rows]
 
-    async def read(self, account_id: AccountId, provider: str) -> Connection | None:
+    async def read(self, account_id: AccountId, provider: str) -> StoredConnection | None:
         row = await self._sql.row("read_connection", account_id=account_id, provider=provider)
         if row is None:
             return None
-        return Connection(
+        return StoredConnection(
             account_id=account_id,
             info=_info_from(row),
             revision=row["revision"],
@@ -37,11 +37,11 @@ class SqlConnections:
             data=new.secret.data,
             scopes=new.scopes,
             usable_seconds=new.usable_seconds,
-            revision=new.revision,
+            new_revision=new.revision,
         )
         return row is not None
 
-    async def claim_refresh(self, connection: Connection, refresh_id: str, seconds: float) -> bool:
+    async def claim_refresh(self, connection: StoredConnection, refresh_id: str, seconds: float) -> bool:
         row = await self._sql.row(
             "claim_refresh", **_key_of(connection), refresh_id=refresh_id, claim_seconds=seconds
         )
@@ -49,7 +49,7 @@ class SqlConnections:
 
     async def save_refreshed(
         self,
-        connection: Connection,
+        connection: StoredConnection,
         secret: EncryptedText,
         *,
         revision: str,
@@ -67,7 +67,9 @@ class SqlConnections:
         )
         return row is not None
 
-    async def end_refresh(self, connection: Connection, refresh_id: str, *, must_reconnect: bool) -> None:
+    async def end_refresh(
+        self, connection: StoredConnection, refresh_id: str, *, must_reconnect: bool
+    ) -> None:
         await self._sql.rows(
             "end_refresh", **_key_of(connection), refresh_id=refresh_id, must_reconnect=must_reconnect
         )
@@ -90,11 +92,11 @@ class SqlConnections:
         return bool(await self._sql.rows("replace_secret", **row, replaced=old.data))
 
 
-def _key_of(connection: Connection) -> dict[str, str]:
+def _key_of(connection: StoredConnection) -> dict[str, str]:
     return {
         "account_id": connection.account_id,
         "provider": connection.info.provider,
-        "revision": connection.revision,
+        "old_revision": connection.revision,
     }
 
 

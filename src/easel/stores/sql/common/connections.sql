@@ -17,13 +17,16 @@ select
   from auth where account_id = :account_id and provider = :provider;
 
 -- name: connect
--- Store or replace the connection of an account. Its new revision ends a refresh of the earlier tokens. Returns
--- no row if the account is deleted or the person gone. RX-40
+-- Store or replace the connection of an account. Its new revision ends a refresh of the earlier tokens.
+-- Returns no row if the account is disabled, or the person is no admin of it any more. RX-40
 insert into auth (account_id, provider, user_id, key_id, data, scopes, connected_at, expires_at, revision)
 select a.account_id, :provider, p.user_id, :key_id, :data, :scopes, clock_timestamp(),
-       clock_timestamp() + make_interval(secs => :usable_seconds), :revision
+       clock_timestamp() + make_interval(secs => :usable_seconds), :new_revision
   from accounts a, people p
- where a.account_id = :account_id and a.deleted_at is null and p.user_id = :user_id
+ where a.account_id = :account_id and a.disabled_at is null and p.user_id = :user_id
+   and (p.user_id = a.account_id
+        or exists (select 1 from team_members m
+                    where m.account_id = a.account_id and m.user_id = p.user_id and m.role = 'admin'))
 on conflict (account_id, provider) do update
    set user_id = excluded.user_id, key_id = excluded.key_id, data = excluded.data, scopes = excluded.scopes,
        connected_at = excluded.connected_at, expires_at = excluded.expires_at, revision = excluded.revision,
@@ -31,28 +34,28 @@ on conflict (account_id, provider) do update
 returning provider;
 
 -- name: claim_refresh
--- Claim the refresh of these tokens, unless another process does it or they have changed. Returns no row then.
--- RX-41
+-- Claim the refresh of these tokens, unless another process does it or they have changed. Returns no row
+-- then. RX-41
 update auth set refresh_id = :refresh_id,
        refresh_until = clock_timestamp() + make_interval(secs => :claim_seconds)
- where account_id = :account_id and provider = :provider and revision = :revision and not must_reconnect
+ where account_id = :account_id and provider = :provider and revision = :old_revision and not must_reconnect
    and (refresh_until is null or refresh_until <= clock_timestamp())
 returning provider;
 
 -- name: save_refreshed
--- Store refreshed tokens, also after the claim has expired: a rotated refresh token must not be lost. Returns no
--- row if the connection was removed, or its tokens have changed: removal wins. RX-41
+-- Store refreshed tokens, also after the claim has expired: a rotated refresh token must not be lost. Returns
+-- no row if the connection was removed, or its tokens have changed: removal wins. RX-41
 update auth set key_id = :key_id, data = :data, revision = :new_revision,
        scopes = coalesce(:scopes, scopes),
        expires_at = clock_timestamp() + make_interval(secs => :usable_seconds),
        refresh_id = null, refresh_until = null, must_reconnect = false
- where account_id = :account_id and provider = :provider and revision = :revision
+ where account_id = :account_id and provider = :provider and revision = :old_revision
 returning provider;
 
 -- name: end_refresh
 -- End a refresh that has failed, and mark the connection if the provider has revoked it.
 update auth set refresh_id = null, refresh_until = null, must_reconnect = :must_reconnect
- where account_id = :account_id and provider = :provider and revision = :revision
+ where account_id = :account_id and provider = :provider and revision = :old_revision
    and refresh_id = :refresh_id;
 
 -- name: delete_connection
