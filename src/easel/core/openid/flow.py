@@ -47,8 +47,8 @@ def callback_address(public_url: str, host: str, *, allows_loopback: bool) -> st
     if allows_loopback and is_loopback(split_host(f"http://{host}")[0]):
         return f"http://{host}{CALLBACK_PATH}"
     raise BadInput(
-        problem="Without EASEL_PUBLIC_URL a provider can call back a browser on the machine of Easel only; ask "
-        "who runs this Easel to set it."
+        problem="Without EASEL_PUBLIC_URL a provider can call back a browser on the machine of Easel only; "
+        "ask who runs this Easel to set it."
     )
 
 

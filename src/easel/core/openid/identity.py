@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from easel.core.account import MAX_DISPLAY_NAME_LENGTH, MAX_NAME_LENGTH
+from easel.core.account import MAX_DISPLAY_NAME_LENGTH, MAX_NAME_LENGTH, Member
 from easel.core.principal import Role
-from easel.ids import AccountId
+from easel.ids import AccountId, UserId
 
 MAX_SUBJECT_LENGTH = 255
 MAX_BASE_LENGTH = 48  # of a name, so that a suffix fits
@@ -34,6 +34,14 @@ class Identity:
     name_hint: str = ""
     display_name: str | None = None
     teams: Mapping[AccountId, Role] = field(default_factory=dict[AccountId, Role])
+
+
+@dataclass(frozen=True, slots=True)
+class KnownIdentity:
+    """The person of an identity in their own account; None: they were disabled or deleted."""
+
+    user_id: UserId
+    member: Member | None
 
 
 @dataclass(frozen=True, slots=True)

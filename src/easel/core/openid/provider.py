@@ -45,7 +45,7 @@ def is_address(email: str) -> bool:
 
 
 def parse_allowed(text: str) -> Allowed:
-    """Return what a list such as `@example.com,ada@example.org` allows. Raises `ValueError` with the entry."""
+    """Return what a list like `@example.com,ada@example.org` allows. Raises `ValueError` with the entry."""
     entries = {entry.strip().lower() for entry in text.split(",")} - {""}
     for entry in entries:
         if not is_address(f"x{entry}" if entry.startswith("@") else entry):

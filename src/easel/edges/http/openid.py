@@ -12,7 +12,7 @@ from easel.edges.http.calls import Call, address_of
 from easel.edges.http.invitation_page import INVALID
 from easel.edges.http.pages import fill_page, leave_page, read_form, start_sign_in
 from easel.errors import Forbidden, HostError, NotFound
-from easel.host.openid.sign_in import Callback, OpenIdSignIn
+from easel.host.openid.sign_in import OpenIdSignIn, SignInCallback
 
 BROWSER_BYTES = 32
 BROWSER_LENGTH = 43
@@ -49,7 +49,7 @@ async def start_invited(call: Call) -> Response:
 async def finish(call: Call) -> Response:
     """Answer the callback: a redirect to where the person wanted to go, or a page that says what to do."""
     query = call.request.query_params
-    callback = Callback(
+    callback = SignInCallback(
         state=query.get("state", ""),
         code=query.get("code"),
         error=query.get("error"),

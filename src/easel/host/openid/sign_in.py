@@ -51,7 +51,7 @@ _TAKEN = "This identity at {provider} belongs to another person here. Sign in th
 
 
 @dataclass(frozen=True, slots=True)
-class Callback:
+class SignInCallback:
     """A request to the address of the callback, and the cookie of the browser."""
 
     state: str
@@ -119,7 +119,7 @@ class OpenIdSignIn:
         await self._flows.start(flow, FLOW_SECONDS)
         return url
 
-    async def finish(self, callback: Callback, address: str) -> SignedIn:
+    async def finish(self, callback: SignInCallback, address: str) -> SignedIn:
         """Sign the person in, or the error says what to do instead.
 
         Raises `BadInput`, `Forbidden`, `TooManyFailures`, or the error of the provider. RX-44
@@ -150,7 +150,7 @@ class OpenIdSignIn:
 
     # -- the steps of the callback ---------------------------------------------------------------------------
 
-    async def _consume(self, callback: Callback) -> SignInFlow:
+    async def _consume(self, callback: SignInCallback) -> SignInFlow:
         flow = None
         if callback.browser and 0 < len(callback.state) <= MAX_STATE_LENGTH:
             flow = await self._flows.consume(callback.state, digest_of_browser(callback.browser))
@@ -158,7 +158,7 @@ class OpenIdSignIn:
             raise BadInput(problem=_USED)
         return flow
 
-    async def _identify(self, flow: SignInFlow, callback: Callback) -> Identity:
+    async def _identify(self, flow: SignInFlow, callback: SignInCallback) -> Identity:
         name = self.provider.name
         if not await self._client.is_issuer(callback.issuer):
             raise BadInput(problem=f"The answer does not come from {name}. Sign in again.")

@@ -1,22 +1,13 @@
 """Ports of sign-in by OpenID Connect: the stores of flows and identities, and requests to the provider."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Protocol
 
 from easel.core.account import Member
 from easel.core.openid.flow import SignInFlow
-from easel.core.openid.identity import Identity, TeamChanges
+from easel.core.openid.identity import Identity, KnownIdentity, TeamChanges
 from easel.core.principal import Role
 from easel.ids import AccountId, UserId
-
-
-@dataclass(frozen=True, slots=True)
-class KnownIdentity:
-    """The person of an identity in their own account; None: they were disabled or deleted."""
-
-    user_id: UserId
-    member: Member | None
 
 
 class SignInFlowStore(Protocol):

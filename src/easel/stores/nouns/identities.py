@@ -7,10 +7,9 @@ lock people and teams in the order that is described in `people.py`.
 from collections.abc import Mapping
 
 from easel.core.account import AccountKind, Member
-from easel.core.openid.identity import Identity, TeamChanges
+from easel.core.openid.identity import Identity, KnownIdentity, TeamChanges
 from easel.core.principal import Role
 from easel.errors import AlreadyExists
-from easel.host.ports.openid import KnownIdentity
 from easel.ids import AccountId, UserId
 from easel.stores.nouns.accounts import to_person
 from easel.stores.nouns.statements import Row, Statements, Steps

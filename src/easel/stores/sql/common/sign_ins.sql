@@ -2,8 +2,8 @@
 -- Store the sign-in of a browser.
 insert into sign_ins (sign_in_id, user_id, token_id, issuer, created_at, expires_at)
 values (:sign_in_id, :user_id,
-        (select token_id from tokens where token_id = :token_id and user_id = :user_id), :issuer, clock_timestamp(),
-        clock_timestamp() + make_interval(secs => :seconds));
+        (select token_id from tokens where token_id = :token_id and user_id = :user_id), :issuer,
+        clock_timestamp(), clock_timestamp() + make_interval(secs => :seconds));
 
 -- name: extend_sign_in
 -- Extend a sign-in by a new one in the same browser. Returns no row if it has ended.
