@@ -3,7 +3,7 @@ check|all|lint|soak|browsers [-- pytest args]`.
 
 Owns the split. `check` is lint, types and the tests of core, host, stores, edges and llm, without those that
 are marked `slow`. `all` is every test: first those of one program or browser, then the journeys, which start
-clusters of processes and measure times, two at a time, then those with a real model. `browsers` runs the
+clusters of processes and measure times, then those with a real model. `browsers` runs the
 drills of canvas pages on each browser in `.browsers/`. The checks and unit tests of `web/` run with both.
 Without Node, Chromium, nginx, bubblewrap, the OpenID provider or the real model their tests are left out with
 a message on a developer's machine; with CI=true the run fails.
@@ -63,7 +63,7 @@ PARTS = {
     "check": {"check": [*PARALLEL, *CHECKED]},
     "all": {
         "fast": [*PARALLEL, "--ignore=tests/journeys", "--ignore=tests/real_model"],
-        "journeys": ["-n", "2", "--dist", "loadfile", "tests/journeys"],
+        "journeys": ["-n", "3", "--dist", "loadfile", "tests/journeys"],
         "real-model": ["-n", "0", "tests/real_model"],
     },
     # A drill knows how long it runs, so pytest's limit is off.

@@ -16,7 +16,7 @@ from typing import Any, Final
 import pytest
 
 from easel.core.canvas import actions, spec
-from easel.core.canvas.actions import ActionKind, Confirm, Parse, WhenMissing
+from easel.core.canvas.actions import ActionKind, Approval, Confirm, Parse, WhenMissing
 from easel.core.canvas.spec import DEFAULT_LIMITS, CanvasSpec, Mode, parse_spec
 from easel.core.secret.secret import MAX_USED
 from easel.core.values import patch, paths, template
@@ -210,6 +210,14 @@ GROUPS: dict[str, tuple[str, list[Member]]] = {
                 "auto",
                 "always",
                 "Whether a person must confirm. `auto`: unless the tool is read-only.",
+            ),
+            Member(
+                "approval",
+                one_of(Approval),
+                "anyone",
+                "another",
+                "Of a team's canvas: `another` asks each time, and who asked for the call cannot approve it. "
+                "Not beside `confirm: never`; a `state.patch` needs `confirm: always`.",
             ),
         ],
     ),

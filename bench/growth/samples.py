@@ -265,6 +265,11 @@ async def _add_person(client: Client) -> str:
     return name
 
 
+async def _delete_token(client: Client) -> Call:
+    made = await client.send(Call("POST", "/api/tokens", {"kind": "service"}))
+    return Call("DELETE", f"/api/tokens/{made['token_id']}")
+
+
 def _method(name: str, **params: Any) -> Call:
     return Call(name, None, params)
 
@@ -341,6 +346,9 @@ ROUTE_SAMPLES: Mapping[str, Sample] = {
     "GET /api/teams": lambda _: _get("/api/teams"),
     "POST /api/teams": lambda c: Call("POST", "/api/teams", {"name": c.new_name("team"), "admin": "owner"}),
     "DELETE /api/teams/{name}": _delete_team,
+    "POST /api/tokens": lambda _: Call("POST", "/api/tokens", {"kind": "service"}),
+    "GET /api/tokens": lambda _: _get("/api/tokens"),
+    "DELETE /api/tokens/{token_id}": _delete_token,
     "POST /api/settings/check": lambda _: Call("POST", "/api/settings/check"),
     "GET /api/audit": lambda _: _get("/api/audit"),
     "GET /api/audit · of an action": lambda _: _get("/api/audit?action=run.failed"),

@@ -156,6 +156,15 @@ class Settings:
     refresh_unwatched: bool = _row(True, "Whether refresh jobs run while no view of their canvas is open.")
     max_actions: int = _row(200, "Canvas actions that one instance runs concurrently.", minimum=1)
     confirm_seconds: float = _row(900.0, "Seconds in which an action can be confirmed.", minimum=1)
+    approval_seconds: float = _row(
+        86_400.0, "Seconds in which another person can approve an action that needs one.", minimum=1
+    )
+    approval_by: str = _row(
+        "anyone",
+        "Who may approve an action in a team that has not set `approval_by`: anyone, or only another member "
+        "than the one who asked for it.",
+        one_of=("anyone", "another"),
+    )
     approval_mode: str = _row(
         "full-access",
         "Which actions need confirmation: minimal (every action), trusted (every call of a tool that is not "

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from playwright.async_api import Page, expect
+from playwright.async_api import Page, WebSocketRoute, expect
 
 from easel.core.principal import PrincipalKind
 from easel.host.canvases.drafts import Draft
@@ -304,6 +304,46 @@ async def test_no_queued_dialog_opens_after_a_refusal(page: Page, easel: LiveEas
     await expect(page.locator("#consent-call")).to_contain_text("the second")
     await page.get_by_role("button", name="Approve").click()
     await api.until(lambda: api.state(name).get("said"), "the second action")
+
+
+@rule("CV-05")
+async def test_question_that_is_read_during_a_refusal_opens_no_dialog(
+    page: Page, easel: LiveEasel, api: CanvasApi
+) -> None:
+    """The complete call of the second question arrives after the first dialog was closed."""
+    requests: list[dict[str, Any]] = []
+    held: list[str | bytes] = []
+    sockets: list[WebSocketRoute] = []
+
+    def hold_the_second_read(socket: WebSocketRoute) -> None:
+        server = socket.connect_to_server()
+        sockets.append(socket)
+
+        def send(message: str | bytes) -> None:
+            requests.append(json.loads(message))
+            server.send(message)
+
+        def receive(message: str | bytes) -> None:
+            actions = [at for at, one in enumerate(requests) if one.get("method") == "canvas.action"]
+            after = requests[actions[1] :] if len(actions) > 1 else []
+            reads = [one["id"] for one in after if one.get("method") == "canvas.confirmations"]
+            is_read = json.loads(message).get("id") in reads
+            (held.append if is_read else socket.send)(message)
+
+        socket.on_message(send)
+        server.on_message(receive)
+
+    await page.route_web_socket("**/ws", hold_the_second_read)
+    name, frame = await both_asked(page, easel, api)
+    await api.until(lambda: held, "the second question is read")
+    await no_time_passes(page)
+    await page.get_by_role("button", name="Refuse").click()
+    assert (await frame.evaluate("first"))["status"] == "refused"
+    sockets[-1].send(held.pop())
+    assert (await evaluate_promise(frame, "second"))["status"] == "needs_confirmation"
+    await expect(page.locator("#consent")).to_be_hidden()
+    await expect(page.locator("#waiting")).to_contain_text("you had just closed another one")
+    assert [one["status"] for one in api.records(name)].count("refused") == 1
 
 
 @rule("CV-05", "CV-22")

@@ -151,3 +151,31 @@ async def test_other_site_cannot_frame_or_use_the_sign_in(browser: Browser, serv
     )
     await expect(there.frame_locator("iframe").get_by_text("Sessions")).to_have_count(0)
     await context.close()
+
+
+async def test_invitation_is_accepted_by_its_link_which_the_page_forgets(
+    page: Page, server: EaselProcess
+) -> None:
+    with ApiClient(server) as outside:
+        invited = outside.post("/api/people", {"name": "invited-person"})["invitation_url"]
+    code = invited.partition("#")[2]
+    seen: list[str] = []
+    page.on("request", lambda request: seen.append(f"{request.url} {request.headers}"))
+    await page.goto(invited.replace("http://localhost", "http://127.0.0.1"))
+    await expect(page.get_by_label("Name", exact=True)).to_have_value("invited-person")
+    await expect(page.get_by_label("Code of the invitation")).to_be_hidden()
+    assert code not in page.url
+    await page.get_by_label("Your name as others see it").fill("Ada Lovelace")
+    await page.get_by_label("Password").fill("password1234")
+    await page.get_by_role("button", name="Set the password").click()
+    await expect(page.get_by_role("alert")).to_contain_text("guessed first")
+    await page.get_by_label("Password").fill("small otters swim")
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("heading", name="Sessions")).to_be_visible()
+    assert code not in str(seen)
+    await page.context.clear_cookies()
+    await page.goto(server.base_url)
+    await page.get_by_label("Name").fill("invited-person")
+    await page.get_by_label("Password").fill("small otters swim")
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("heading", name="Sessions")).to_be_visible()

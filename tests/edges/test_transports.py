@@ -41,8 +41,9 @@ MAX_CUT_SECONDS = 10.0  # with filling the buffers of the kernel
 HANG_SECONDS = 60.0
 TRANSPORTS = ["sse", "chat", "gateway"]
 SESSION, CANVAS = "bulky", "heavy"
-# About 8 MB of events of less than 2 KB: more than the buffers of the kernel take.
-BULKY = script({"say": "so many words " * 570_000})
+SEND_BUFFER_BYTES = 65_536
+# About 1 MB of events of less than 2 KB: more than the buffers of the kernel and the server take.
+BULKY = script({"say": "so many words " * 70_000})
 LIMITS = {"max_message_bytes": 20_000_000, "max_body_bytes": 30_000_000}
 RECONNECTS = 1_000
 AT_ONCE = 10
@@ -63,11 +64,13 @@ def logged() -> Iterator[list[dict[str, Any]]]:
 def easel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LiveEasel, str]]:
     """A server with a long run and a heavy canvas. Returns it and the id of the run."""
     settings = {"stall_seconds": STALL_SECONDS, **LIMITS}
-    with LiveEasel(tmp_path_factory.mktemp("easel"), settings=settings) as live:
+    with LiveEasel(
+        tmp_path_factory.mktemp("easel"), settings=settings, send_buffer=SEND_BUFFER_BYTES
+    ) as live:
         run_id = live.start(BULKY, SESSION)
         done = f"select 1 from runs where run_id = '{run_id}' and status = 'completed'"
         wait_for_sync(lambda: bool(live.sql(done)), within=HANG_SECONDS, what="the run ends")
-        call(live, "canvas.create", canvasId=CANVAS, state={"text": "plain words " * 60_000})
+        call(live, "canvas.create", canvasId=CANVAS, state={"text": "plain words " * 10_000})
         yield live, run_id
 
 

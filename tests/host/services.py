@@ -15,6 +15,7 @@ from easel.assembly.resources import Resources
 from easel.assembly.services import build_services, open_shared_services
 from easel.host.actions.request import ActionRequest
 from easel.host.canvases.drafts import Draft
+from easel.ids import OWNER
 from easel.sandbox.modes import Choice
 from easel.settings import Settings
 from tests.support.principals import THE_OWNER
@@ -109,7 +110,14 @@ class HostServices:
         await asyncio.sleep(0)
         await self.harness.audit.close()  # all that was noted is stored then
         found = await self.harness.database.audit.list_records(
-            action=action, storage_class=None, since=None, until=None, before=None, limit=10
+            OWNER,
+            of_host=True,
+            action=action,
+            storage_class=None,
+            since=None,
+            until=None,
+            before=None,
+            limit=10,
         )
         return [json.loads(link.record)["details"] for link in found]
 

@@ -16,10 +16,11 @@ from easel.core.audit import record
 from easel.core.audit.chain import ChainPosition, Checkpoint, parse_position
 from easel.core.audit.record import ACTIONS, Entry, StorageClass
 from easel.core.audit.redaction import Redaction
-from easel.core.principal import Principal
+from easel.core.principal import ANONYMOUS, Principal
 from easel.host.audit import chain as audit_chain
 from easel.host.audit.audit import Audit
 from easel.host.audit.chain import AuditRetention, ChainProgress, verify
+from easel.ids import OWNER
 from easel.stores.postgres import PostgresDatabase
 from easel.stores.postgres.audit import PostgresAudit
 from easel.stores.sqlite import SqliteDatabase
@@ -287,7 +288,8 @@ async def list_seqs(chain: AuditStore, **filters: Any) -> list[int]:
         "before": None,
         "limit": 100,
     }
-    return [link.seq for link in await chain.list_records(**{**nothing, **filters})]
+    wanted = {"account_id": OWNER, "of_host": False, **nothing, **filters}
+    return [link.seq for link in await chain.list_records(**wanted)]
 
 
 FILTERS: Sequence[tuple[dict[str, Any], list[int]]] = [
@@ -320,6 +322,22 @@ async def test_records_are_listed_newest_first_and_filtered(chain: AuditStore) -
         )
     for filters, expected in FILTERS:
         assert await list_seqs(chain, **filters) == expected, filters
+
+
+@rule("RS-76", "RS-06")
+async def test_records_of_an_account_are_listed_without_those_of_others(chain: AuditStore) -> None:
+    """Those of no account, such as failed sign-ins, are of the host; an account may be called `easel`."""
+    actors = [THE_OWNER, person("ann", "Ann"), ANONYMOUS, record.EASEL, person("easel", "Easel"), THE_OWNER]
+    for actor in actors:
+        await chain.append([new_entry("run.error", principal=actor)])
+    for action in (None, "run.error"):
+        for account_id, own in ((OWNER, [6, 1]), ("ann", [2]), ("easel", [5]), ("bob", [])):
+            listed = {"account_id": account_id, "action": action}
+            assert await list_seqs(chain, **listed) == own
+            assert await list_seqs(chain, **listed, of_host=True) == sorted([*own, 3, 4], reverse=True)
+        page = {"account_id": OWNER, "action": action, "of_host": True, "limit": 2}
+        assert await list_seqs(chain, **page) == [6, 4]
+        assert await list_seqs(chain, **page, before=4) == [3, 1]
 
 
 @case("R6")

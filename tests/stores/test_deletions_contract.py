@@ -240,7 +240,7 @@ async def test_deleted_canvas_is_not_found_before_and_after_its_rows_are_purged(
         assert await actions.find_by_request_id(OWNER, CANVAS, "r1") is None
         assert await actions.list_executions(OWNER, CANVAS, statuses=[], before=None, limit=9) == []
         assert await actions.renew(HERE, [running.event_id], LEASE) == set()
-        assert await actions.find_orphaned([HERE], -LEASE, 9) == []
+        assert await actions.find_orphaned([HERE], 9) == []
         assert await actions.adopt(running, [HERE], HERE, LEASE) is None
 
     assert asked.status is ExecutionStatus.ASKED

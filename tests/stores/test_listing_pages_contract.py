@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Any
@@ -149,10 +148,9 @@ EXECUTION_FILTERS: list[tuple[list[ExecutionStatus], set[int]]] = [
 
 async def test_pages_of_executions(filled: Store):
     async def page(before: str | None, limit: int, statuses: list[ExecutionStatus]) -> list[Execution]:
-        found = await filled.database.executions.list_executions(
+        return await filled.database.executions.list_executions(
             OWNER, CanvasId("c1"), statuses=statuses, before=before, limit=limit
         )
-        return [replace(execution, age_seconds=0.0) for execution in found]
 
     for statuses, remainders in EXECUTION_FILTERS:
         found = await read_all(partial(page, statuses=statuses), lambda page: page[-1].event_id)
@@ -206,7 +204,14 @@ async def test_pages_of_audit_records(filled: Store):
         before: int | None, limit: int, action: str | None, storage_class: StorageClass | None
     ) -> list[Link]:
         return await filled.database.audit.list_records(
-            action=action, storage_class=storage_class, since=None, until=None, before=before, limit=limit
+            OWNER,
+            of_host=True,
+            action=action,
+            storage_class=storage_class,
+            since=None,
+            until=None,
+            before=before,
+            limit=limit,
         )
 
     for action, storage_class in product((None, "two", "never"), (None, StorageClass.OPS)):

@@ -14,7 +14,12 @@ from easel.core.token import NewToken, TokenKind, digest_of
 from easel.errors import AlreadyExists, BadInput, LastAdmin, NotFound
 from easel.ids import OWNER, AccountId, UserId, new_token_id
 from tests.requirements import rule
-from tests.stores.harness import CONSTRAINT_ERRORS, Store
+from tests.stores.harness import (
+    CONSTRAINT_ERRORS,
+    Store,
+    other_connection,
+    wait_for_blocked_statement,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -216,7 +221,16 @@ async def test_two_admins_who_end_each_other_at_once_leave_one(
     chosen = ends.pop(second)
     for other in ends.values():
         other.close()
-    done = await asyncio.gather(people.remove_member(WEB, BOB), chosen, return_exceptions=True)
+    first = people.remove_member(WEB, BOB)
+    if store.kind == "postgres":  # both have begun when the first of them gets the lock of the team
+        async with other_connection(store) as other:
+            async with other.transaction():
+                await other.execute("select 1 from accounts where account_id = 'web' for update")
+                both = [asyncio.create_task(work) for work in (first, chosen)]
+                await wait_for_blocked_statement(other, 2)
+            done = await asyncio.gather(*both, return_exceptions=True)
+    else:
+        done = await asyncio.gather(first, chosen, return_exceptions=True)
     assert sorted(type(result).__name__ for result in done) == ["LastAdmin", "bool"]
     left = "select count(*) from team_members m join accounts a on a.account_id = m.user_id"
     assert await column(store, f"{left} where m.role = 'admin' and a.disabled_at is null") == [1]

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 # Statements that read many rows, each with its reason.
 EXCEPTIONS = {
+    "people.revoke_tokens_of": "the tokens of one person, when that person is disabled or deleted",
+    "people.count_people": "read once at the start, and only while commands are not isolated",
     "connections.list_other_secrets": "read once by `easel settings rotate`; a few rows per user",
     "secrets.list_other_secrets": "read once by `easel settings rotate`; a few rows per user",
     "settings.list_other_secrets": "read once by `easel settings rotate`; a few rows per user",
@@ -138,6 +140,7 @@ DROPPED = [
     ("executions_ended_idx", "executions.prune_executions"),
     ("canvases_listing_idx", "canvases.list_canvases"),
     ("canvases_agent_listing_idx", "canvases.list_agent_canvases"),
+    ("audit_account_idx", "audit.list_records"),
     ("audit_action_idx", "audit.list_records_of_action"),
     ("documents_session_idx", "documents.list_newest_documents"),
     ("documents_unreported_idx", "documents.list_unreported_drafts"),
@@ -214,6 +217,7 @@ def bloat(index: str) -> str:
 PINNED = [
     # column with pinned statistics, statement that needs it, state of the table
     ("run_events", "run_id", "runs.events_after", bloat("run_events_pkey")),
+    ("audit", "account_id", "audit.list_records", "select 1"),
     ("audit", "action", "audit.list_records_of_action", "select 1"),
     ("canvases", "agent_id", "canvases.list_agent_canvases", "select 1"),
     ("runs", "session_id", "runs.list_session_runs", bloat("runs_session_idx")),

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import asyncpg
 import pytest
@@ -24,6 +25,9 @@ from tests.support.postgres_binaries import (
 )
 from tests.support.postgres_guard import command_of, postmaster_of, wait_until
 from tests.support.postgres_shared import PROJECT, shared_server, wait_for_shared_server_to_end
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 GONE_SECONDS = 60.0  # a guard waits for its server to stop, and the machine may be busy
 ONE_ROW = "create table kept (n int); insert into kept values (1)"
@@ -66,13 +70,17 @@ def test_server_starts_serves_and_leaves_nothing_behind() -> None:
     server.close()  # a second close is harmless
 
 
-def test_settings_reach_the_server() -> None:
+@pytest.fixture(scope="module")
+def server() -> Iterator[Postgres]:
+    """A server for the tests that stop none."""
     with Postgres(
         fsync=False, max_connections=7, settings={"work_mem": "3MB", "deadlock_timeout": 250}
-    ) as server:
-        shown = {
-            row["name"]: row["setting"] for row in server.execute("select name, setting from pg_settings")
-        }
+    ) as started:
+        yield started
+
+
+def test_settings_reach_the_server(server: Postgres) -> None:
+    shown = {row["name"]: row["setting"] for row in server.execute("select name, setting from pg_settings")}
     assert (shown["fsync"], shown["max_connections"], shown["work_mem"], shown["deadlock_timeout"]) == (
         "off",
         "7",
@@ -83,8 +91,9 @@ def test_settings_reach_the_server() -> None:
     assert shown["synchronous_commit"] == "on"
 
 
-def test_data_and_address_survive_every_kind_of_stop() -> None:
+def test_data_and_address_survive_every_kind_of_stop_and_a_frozen_server_can_be_closed() -> None:
     with Postgres() as server:
+        folder = server.data_folder.parent
         url = server.create_database("keeps")
         execute(url, ONE_ROW)
         for mode in ("fast", "immediate", "smart"):
@@ -99,6 +108,8 @@ def test_data_and_address_survive_every_kind_of_stop() -> None:
         assert (
             server.log().count("database system was not properly shut down") == 1
         )  # `immediate` is a crash, the others are not
+        os.kill(server.pid, signal.SIGSTOP)
+    assert is_gone(folder)
 
 
 def test_smart_stop_waits_for_clients_and_reports_them() -> None:
@@ -121,26 +132,18 @@ def test_smart_stop_waits_for_clients_and_reports_them() -> None:
             client.stdin.close()
 
 
-def test_frozen_server_can_be_closed() -> None:
-    with Postgres() as server:
-        folder = server.data_folder.parent
-        os.kill(server.pid, signal.SIGSTOP)
-    assert is_gone(folder)
-
-
-def test_databases_are_separate_can_be_copied_and_are_dropped_by_force() -> None:
-    with Postgres(fsync=False) as server:
-        first = server.create_database("first")
-        execute(first, ONE_ROW)
-        copy = server.create_database(template="first")
-        assert execute(copy, "select n from kept") == [{"n": 1}]
-        odd = server.create_database('odd "name" /')
-        assert execute(odd, "select to_regclass('kept') as found") == [{"found": None}]
-        server.drop_database('odd "name" /')
-        server.drop_database(copy.rpartition("/")[2])
-        server.drop_database("was never there")
-        names = {row["datname"] for row in server.execute("select datname from pg_database")}
-        assert names == {"postgres", "template0", "template1", "first"}
+def test_databases_are_separate_can_be_copied_and_are_dropped_by_force(server: Postgres) -> None:
+    first = server.create_database("first")
+    execute(first, ONE_ROW)
+    copy = server.create_database(template="first")
+    assert execute(copy, "select n from kept") == [{"n": 1}]
+    odd = server.create_database('odd "name" /')
+    assert execute(odd, "select to_regclass('kept') as found") == [{"found": None}]
+    server.drop_database('odd "name" /')
+    server.drop_database(copy.rpartition("/")[2])
+    server.drop_database("was never there")
+    names = {row["datname"] for row in server.execute("select datname from pg_database")}
+    assert names == {"postgres", "template0", "template1", "first"}
 
 
 async def test_database_is_dropped_while_a_client_is_connected(postgres: str) -> None:
@@ -152,8 +155,8 @@ async def test_database_is_dropped_while_a_client_is_connected(postgres: str) ->
     connection.terminate()
 
 
-def test_wrong_password_is_refused() -> None:
-    with Postgres(fsync=False) as server, pytest.raises(asyncpg.InvalidPasswordError):
+def test_wrong_password_is_refused(server: Postgres) -> None:
+    with pytest.raises(asyncpg.InvalidPasswordError):
         execute(server.url().replace(":", ":not", 2).replace(":not//", "://"), "select 1")
 
 
@@ -177,13 +180,12 @@ def test_server_that_cannot_start_reports_why_and_leaves_nothing() -> None:
     assert server.log() == ""
 
 
-def test_port_taken_by_another_process_is_left_alone() -> None:
-    with Postgres(fsync=False) as first:
-        second = Postgres(fsync=False)
-        second.port = first.port
-        with second:
-            assert second.port != first.port
-            assert second.execute("select 1 as one") == [{"one": 1}]
+def test_port_taken_by_another_process_is_left_alone(server: Postgres) -> None:
+    second = Postgres(fsync=False)
+    second.port = server.port
+    with second:
+        assert second.port != server.port
+        assert second.execute("select 1 as one") == [{"one": 1}]
 
 
 LAUNCHER = """

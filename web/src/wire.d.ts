@@ -237,7 +237,13 @@ export interface Routes {
   "GET /api/teams": { path: Record<string, never>; query: ListPeople; body: Record<string, never>; status: 200; response: TeamPage & { warnings?: string[] } };
   /** Delete a team with all that it owns. The name is not given again. */
   "DELETE /api/teams/{name}": { path: { name: string }; query: Record<string, never>; body: Record<string, never>; status: 204; response: undefined };
-  /** List audit records, newest first. */
+  /** Create a token of yours in the account, with at most your role. Its secret is returned once. */
+  "POST /api/tokens": { path: Record<string, never>; query: Record<string, never>; body: CreateToken; status: 201; response: TokenView & { warnings?: string[] } };
+  /** List your tokens in the account, for an admin all of its tokens. */
+  "GET /api/tokens": { path: Record<string, never>; query: Record<string, never>; body: Record<string, never>; status: 200; response: TokenList & { warnings?: string[] } };
+  /** Revoke a token of yours, as an admin any of the account. Its connections are closed. */
+  "DELETE /api/tokens/{token_id}": { path: { token_id: string }; query: Record<string, never>; body: Record<string, never>; status: 204; response: undefined };
+  /** List the audit records of the account, newest first; for an operator also those of the host. */
   "GET /api/audit": { path: Record<string, never>; query: ListAudit; body: Record<string, never>; status: 200; response: AuditPage & { warnings?: string[] } };
   /** Get this description. */
   "GET /openapi.json": { path: Record<string, never>; query: Record<string, never>; body: Record<string, never>; status: 200; response: JsonObject };
@@ -330,6 +336,8 @@ export interface CanvasDescriptor {
   revision: number;
   /** Subscribe after this event. */
   lastSeq: number;
+  /** The person who made it, who may delete it as an admin may. Absent: Easel itself. */
+  createdBy?: string;
 }
 
 /** Params of a method for one canvas. A canvas of another agent than `agentId` is not found. RS-67 */
@@ -491,6 +499,10 @@ export interface ActionAsked {
   /** What exactly will run; a person confirms this and nothing else. */
   resolved: JsonObject;
   ok?: boolean;
+  /** `another`: only another person than who asked may approve. */
+  approval?: string;
+  /** The person who asked, or who answers for the program that did. */
+  askedBy?: string;
   /** What was ignored in the request, and what may be wrong in a spec. */
   warnings?: string[];
 }
@@ -556,6 +568,12 @@ export interface PendingConfirmation {
   /** Where its tool runs, in words. */
   runsOn?: string;
   destructive?: boolean;
+  /** `another`: only another person than who asked may approve. */
+  approval?: string;
+  /** The person who asked, or who answers for the program that did. */
+  askedBy?: string;
+  /** False: the caller asked, and another person must approve. */
+  mayApprove?: boolean;
 }
 
 /** The starter of an execution: the client of a person, an agent in a session, or the host. */
@@ -568,6 +586,8 @@ export interface Actor {
   /** client or refresh */
   trigger: string;
   userId?: string;
+  /** The person who answers for a program. */
+  onBehalfOf?: string;
 }
 
 export interface ListRecords {
@@ -1225,6 +1245,8 @@ export interface ActionAskedPayload {
   askedAt: number;
   /** Of what exactly waits for a person's confirmation. */
   digest: string;
+  /** `another`: only another person than who asked may approve. */
+  approval?: string;
 }
 
 export interface ActionStarted {
@@ -1539,6 +1561,8 @@ export interface RunView {
   finished_at?: string | null;
   cancel_requested_at?: string | null;
   error_message?: string | null;
+  /** The person who started it, or answers for the program that did. Absent: Easel. */
+  started_by?: string;
   /** The markers of the references in `input_text`. */
   attachments?: Marker[];
   /** `input_text` is its beginning; GET /api/runs/{run_id} has the complete text. */
@@ -1658,6 +1682,8 @@ export interface SessionView {
   /** Sequence number of the newest event of its thread. */
   last_seq: number;
   active_run_id?: string | null;
+  /** The person who made it, who may delete it as an admin may. Absent: Easel itself. */
+  created_by?: string;
 }
 
 export interface ListSessions {
@@ -1741,7 +1767,7 @@ export interface LeaseView {
 
 export interface PutDocument {
   text: string;
-  /** The revision that was edited; if it is not the current one, the answer is 409. */
+  /** The revision that was edited; if it is not the current one, the answer is 409. Required in a team. */
   base_revision_id?: string | null;
 }
 
@@ -1848,6 +1874,8 @@ export interface SettingsView {
   /** null: the model's default. */
   reasoning_effort: string | null;
   token_budget: number;
+  /** anyone or another; without effect in your own account. */
+  approval_by: string;
   sources: SettingSources;
   /** What to do if a key is not used. */
   note?: string;
@@ -1861,6 +1889,7 @@ export interface SettingSources {
   base_url: string;
   reasoning_effort: string;
   token_budget: string;
+  approval_by: string;
 }
 
 /** The settings to change. A setting that is not named stays; null clears one. */
@@ -1874,6 +1903,8 @@ export interface ChangeSettings {
   reasoning_effort?: string | null;
   /** Tokens of the conversation that a model call is given. */
   token_budget?: number | null;
+  /** Of a team. anyone; or another: nobody approves what they asked for themselves. */
+  approval_by?: string | null;
 }
 
 export interface ModelCheckView {
@@ -2042,6 +2073,35 @@ export interface TeamView {
   name: string;
   created_at: string;
   member_count: number;
+}
+
+export interface CreateToken {
+  kind: "node" | "service" | "user";
+  /** The most that the token may do; by default as much as you. */
+  role?: "admin" | "member" | "viewer" | null;
+  name?: string | null;
+  /** The only node that may use a token of kind node. */
+  node_id?: string | null;
+  days?: number | null;
+}
+
+export interface TokenView {
+  token_id: string;
+  kind: string;
+  /** The person who acts with it, or who made it for a program. */
+  user_id: string;
+  role: string;
+  name: string;
+  created_at: string;
+  node_id?: string | null;
+  expires_at?: string | null;
+  last_used_at?: string | null;
+  /** The secret, in the answer to its creation only. */
+  token?: string;
+}
+
+export interface TokenList {
+  tokens: TokenView[];
 }
 
 export interface ListAudit {

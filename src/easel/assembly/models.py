@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import AsyncGenerator
 
 from easel.assembly.storage import generated_file, open_admin_store
+from easel.core.canvas.actions import Approval
 from easel.core.model.choice import Provider
 from easel.core.model.settings import (
     DEFAULT_TOKEN_BUDGET,
@@ -39,6 +40,7 @@ def host_model(settings: Settings) -> ModelValues:
         api_key=ApiKey(settings.api_key, server) if settings.api_key else None,
         base_url=base_url,
         reasoning_effort=settings.reasoning_effort or None,
+        approval_by=Approval(settings.approval_by),
         token_budget=None if settings.token_budget == DEFAULT_TOKEN_BUDGET else settings.token_budget,
     )
 

@@ -31,6 +31,7 @@ from easel.host.auth.cookies import Cookies
 from easel.host.auth.credentials import Credentials
 from easel.host.auth.revocation import Revocation
 from easel.host.auth.throttle import SignInThrottle
+from easel.host.auth.tokens import Tokens
 from easel.host.boards.service import Boards
 from easel.host.boards.tools import board_tools
 from easel.host.calls.incoming_calls import IncomingCalls
@@ -247,6 +248,7 @@ def build_services(shared: SharedServices, *, random: Callable[[], float] = rand
         audit=audit,
         limits=action_limits(settings),
         instance_id=new_worker_id(),
+        approval_by=shared.settings.find_approval,
     )
     actions = ActionService(
         parts, executor, shared.outputs, notifier, single_process=not settings.on_postgres
@@ -279,6 +281,7 @@ def build_services(shared: SharedServices, *, random: Callable[[], float] = rand
         invitations=administration.invitations,
         passwords=Passwords(database.people, hashes, throttle, audit),
         departures=departures,
+        tokens=Tokens(database.tokens, audit),
         audit=audit,
         artifacts=artifacts,
         boards=shared.boards,
@@ -301,7 +304,9 @@ def build_services(shared: SharedServices, *, random: Callable[[], float] = rand
         order=AccountOrder(database.orders, notifier, poll_seconds=settings.poll_seconds),
         readiness=Readiness(database.runs),
         tools=shared.tools,
-        invocations=ToolInvocations(shared.tools, audit, floor=parts.limits.floor),
+        invocations=ToolInvocations(
+            shared.tools, audit, floor=parts.limits.floor, approval_by=shared.settings.find_approval
+        ),
         nodes=shared.nodes,
         settings=shared.settings,
         secrets=shared.secrets,
@@ -332,5 +337,6 @@ def action_limits(settings: Settings) -> ActionLimits:
         claim_seconds=settings.claim_seconds,
         poll_seconds=settings.poll_seconds,
         confirm_seconds=settings.confirm_seconds,
+        approval_seconds=settings.approval_seconds,
         floor=APPROVAL_MODES[settings.approval_mode],
     )

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from easel.core.principal import Principal, PrincipalKind, Role
 from easel.errors import Forbidden
+from easel.ids import UserId
 
 _RANKS = {role: rank for rank, role in enumerate(Role)}
 
@@ -49,6 +50,18 @@ def check_access(access: Access, principal: Principal) -> None:
             _check_kind(principal, kinds)
             if not principal.is_operator:
                 raise Forbidden(problem="only an operator of this host may do this.")
+
+
+def check_may_delete(principal: Principal, what: str, created_by: UserId | None) -> None:
+    """Raise `Forbidden` for a member who deletes what another person made. RS-76
+
+    A program is judged by the person who answers for it. What Easel itself made has no maker.
+    """
+    if principal.role is Role.ADMIN or (created_by is not None and created_by == principal.responsible):
+        return
+    raise Forbidden(
+        problem=f"only the person who made this {what}, or an admin of the account, may delete it."
+    )
 
 
 def _check_kind(principal: Principal, kinds: frozenset[PrincipalKind]) -> None:

@@ -94,6 +94,14 @@ class Principal:
         return self.name if self.user_id is None else self.user_id
 
 
+def is_shared(principal: Principal) -> bool:
+    """Return whether the principal acts in an account that others may have a part in: not in its own.
+
+    A person's own account has the id of the person, who is its only member. RS-76
+    """
+    return principal.responsible != principal.account_id
+
+
 def as_program(principal: Principal, kind: PrincipalKind, name: str | None = None) -> Principal:
     """Return the principal of a program that acts for this one: it is no person and no operator."""
     responsible = principal.responsible

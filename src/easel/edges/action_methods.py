@@ -45,7 +45,14 @@ def _outcome(result: ActionResult, *, has_ok: bool = True) -> results.ActionOutc
     ok = result.status is ExecutionStatus.COMPLETED if has_ok else UNSET
     match result.status:
         case ExecutionStatus.ASKED:
-            return results.ActionAsked(confirmationId=result.event_id, resolved=result.resolved, ok=ok)
+            approval, asked_by = (result.resolved.get(name, UNSET) for name in ("approval", "askedBy"))
+            return results.ActionAsked(
+                confirmationId=result.event_id,
+                resolved=result.resolved,
+                ok=ok,
+                approval=approval,
+                askedBy=asked_by,
+            )
         case ExecutionStatus.REFUSED:
             return results.ActionRefused(eventId=result.event_id, revision=result.revision, ok=ok)
         case ExecutionStatus.FAILED:
@@ -79,7 +86,10 @@ async def list_confirmations(caller: Caller, given: params.ListConfirmations) ->
     ids = [execution.event_id for execution in pending]
     first = 0 if given.before is None else sum(event_id >= given.before for event_id in ids)
     last = first + given.limit
-    page = [views.confirmation_view(asked, services.nodes.local) for asked in pending[first:last]]
+    page = [
+        views.confirmation_view(asked, services.nodes.local, caller.principal)
+        for asked in pending[first:last]
+    ]
     return results.ConfirmationPage(page, ids[last - 1] if last < len(ids) else UNSET)
 
 

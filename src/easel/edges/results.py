@@ -50,6 +50,10 @@ class CanvasDescriptor(ResultPart):
     updatedAt: Milliseconds
     revision: int
     lastSeq: Annotated[int, Meta(description="Subscribe after this event.")]
+    createdBy: Annotated[
+        str | UnsetType,
+        Meta(description="The person who made it, who may delete it as an admin may. Absent: Easel itself."),
+    ] = UNSET
 
 
 class CanvasAuthor(ResultPart):
@@ -204,6 +208,14 @@ class VersionsResult(Result):
 # --- actions ------------------------------------------------------------------------------------------------
 
 
+NeedsAnother = Annotated[
+    str | UnsetType, Meta(description="`another`: only another person than who asked may approve.")
+]
+AskedBy = Annotated[
+    str | UnsetType, Meta(description="The person who asked, or who answers for the program that did.")
+]
+
+
 class EndedAction(Result, tag_field="status"):
     """The outcome of an action. `ok` is true only if it has completed; `canvas.cancel` does not send it."""
 
@@ -230,6 +242,8 @@ class ActionAsked(Result, tag_field="status", tag="needs_confirmation"):
         Mapping[str, Any], Meta(description="What exactly will run; a person confirms this and nothing else.")
     ]
     ok: bool | UnsetType = UNSET
+    approval: NeedsAnother = UNSET
+    askedBy: AskedBy = UNSET
 
 
 ActionOutcome = ActionCompleted | ActionRefused | ActionCancelled | ActionAsked
@@ -258,6 +272,11 @@ class PendingConfirmation(ActionRecord, kw_only=True):
     resolved: Mapping[str, Any]
     runsOn: Annotated[str | UnsetType, Meta(description="Where its tool runs, in words.")] = UNSET
     destructive: bool | UnsetType = UNSET
+    approval: NeedsAnother = UNSET
+    askedBy: AskedBy = UNSET
+    mayApprove: Annotated[
+        bool | UnsetType, Meta(description="False: the caller asked, and another person must approve.")
+    ] = UNSET
 
 
 class RecordPage(Result):

@@ -6,11 +6,12 @@ from typing import Any, TypeVar
 
 from msgspec import UNSET, UnsetType, convert, structs
 
-from easel.core.action.execution import Execution
+from easel.core.action.execution import Execution, asker_of
 from easel.core.canvas.assets import ENTRY, Asset
 from easel.core.canvas.canvas import Canvas, CanvasSnapshot, to_ms
 from easel.core.canvas.refresh import Failing
 from easel.core.canvas.versions import Version, VersionContent
+from easel.core.principal import Principal
 from easel.core.stream.payloads import Actor, ErrorOfAction
 from easel.core.tool.definition import ToolDefinition
 from easel.core.tool.node import LOCAL, LocalNode, Node, describe_place
@@ -41,6 +42,7 @@ def _descriptor(canvas: Canvas, spec: Mapping[str, Any]) -> results.CanvasDescri
         updatedAt=to_ms(canvas.updated_at),
         revision=canvas.revision,
         lastSeq=canvas.last_seq,
+        createdBy=or_unset(canvas.created_by),
     )
 
 
@@ -93,15 +95,21 @@ def record_view(record: Execution) -> results.ActionRecord:
     )
 
 
-def confirmation_view(pending: Execution, local: LocalNode | None) -> results.PendingConfirmation:
-    """Return a pending confirmation with what a person must know of its tool. RS-64"""
+def confirmation_view(
+    pending: Execution, local: LocalNode | None, principal: Principal
+) -> results.PendingConfirmation:
+    """Return a pending confirmation with what a person must know of its tool. RS-64, RS-77"""
     resolved, tool = pending.resolved or {}, pending.tool
+    is_of_another = "approval" in resolved
     return results.PendingConfirmation(
         **structs.asdict(record_view(pending)),
         confirmationId=pending.event_id,
         resolved=resolved,
         runsOn=UNSET if tool is None else describe_place(tool, local),
         destructive=UNSET if tool is None else resolved.get("hints", {}).get("destructive", False),
+        approval=resolved.get("approval", UNSET),
+        askedBy=or_unset(asker_of(pending)),
+        mayApprove=principal.responsible != asker_of(pending) if is_of_another else UNSET,
     )
 
 

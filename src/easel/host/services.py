@@ -10,6 +10,7 @@ from easel.host.audit.audit import Audit
 from easel.host.auth.cookies import Cookies
 from easel.host.auth.credentials import Credentials
 from easel.host.auth.revocation import Revocation
+from easel.host.auth.tokens import Tokens
 from easel.host.boards.service import Boards
 from easel.host.canvases.assets import CanvasAssets
 from easel.host.canvases.library import CanvasLibrary
@@ -46,6 +47,7 @@ class Services:
     invitations: Invitations
     passwords: Passwords
     departures: Departures
+    tokens: Tokens
     audit: Audit
     queue: RunQueue
     sessions: Sessions

@@ -5,7 +5,9 @@ Owns validation, audit and notifications. Does not know how runs are executed.
 
 import contextlib
 from datetime import datetime
+from functools import partial
 
+from easel.core.access import check_may_delete
 from easel.core.principal import Principal
 from easel.core.session.events import session_change_by
 from easel.core.session.message import StoredMessage
@@ -36,7 +38,11 @@ class Sessions:
         name = SessionId(session_id) if session_id is not None else new_session_id()
         title = require_title(title) if title is not None else None
         session = await self._sessions.create(
-            principal.account_id, name, title, session_change_by(principal, name)
+            principal.account_id,
+            name,
+            title,
+            session_change_by(principal, name),
+            created_by=principal.responsible,
         )
         if session is None:
             raise AlreadyExists(what="session", id=name)
@@ -67,9 +73,13 @@ class Sessions:
         return renamed
 
     async def delete(self, principal: Principal, session_id: str) -> None:
-        """Delete a session with its runs, their logs, boards and messages, and notify workers and viewers."""
+        """Delete a session with its runs, their logs, boards and messages, and notify workers and viewers.
+
+        Raises `Forbidden` for a member who did not make it. RS-76
+        """
         by = session_change_by(principal, session_id)
-        run_ids = await self._sessions.delete(principal.account_id, _to_id(session_id), by)
+        check = partial(check_may_delete, principal, "session")
+        run_ids = await self._sessions.delete(principal.account_id, _to_id(session_id), by, check=check)
         if run_ids is None:
             raise NotFound(what="session", id=session_id)
         await self._audit.record(

@@ -113,7 +113,8 @@ function timerRows(spec) {
 }
 
 /** Return whether an action of an accepted spec asks a person. The server may ask more often. RS-13 */
-function asks({ kind, tool, args, confirm = "auto" }, tools) {
+function asks({ kind, tool, args, confirm = "auto", approval }, tools) {
+  if (approval === "another") return true; // RS-77
   if (confirm !== "auto") return confirm === "always";
   return kind === "tool.call" && !isHarmless({ kind, tool, args }, tools);
 }

@@ -72,11 +72,14 @@ export class Confirmations {
           resolved: item?.resolved,
           runsOn: item?.runsOn,
           isDestructive: item?.destructive,
+          mayApprove: item?.mayApprove,
         },
-        why: why ?? describeRequest(actor, askedAt),
+        why: `${why ?? describeRequest(actor, askedAt)}${item?.mayApprove === false ? OF_ANOTHER : ""}`,
         from: why ? null : byId("waiting"),
       };
-      if (item?.resolved && this.#inDialog.has(confirmationId)) decision = await this.dialog.ask(question);
+      // Another dialog may have been closed while this one was read.
+      if (why !== undefined && this.dialog.isResting) this.#postponed.add(confirmationId);
+      else if (item?.resolved && this.#inDialog.has(confirmationId)) decision = await this.dialog.ask(question);
     } finally {
       this.#inDialog.delete(confirmationId);
       this.#draw();
@@ -177,6 +180,7 @@ export class Confirmations {
 }
 
 const idOf = ({ confirmationId, eventId }) => confirmationId ?? eventId;
+const OF_ANOTHER = " Another person must approve it; until then you can refuse it, which withdraws it.";
 const UNCERTAIN = ": the connection broke before the server responded. Its status is shown when it is back.";
 const POSTPONED = "Its dialog did not open because you had just closed another one. ";
 

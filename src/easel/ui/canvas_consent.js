@@ -40,8 +40,11 @@ export class ConsentDialog {
     byId("consent").onclose = () => { if (!byId("consent").open) this.#decide("later"); };
   }
 
+  /** Return whether a dialog was closed so recently that no page may open one. */
+  get isResting() { return performance.now() - this.#refusedAt <= REST_MS; }
+
   /** Return whether a page may open the dialog now. */
-  get isAvailable() { return !this.#queue.length && performance.now() - this.#refusedAt > REST_MS; }
+  get isAvailable() { return !this.#queue.length && !this.isResting; }
 
   /** Ask the user. Returns `approve`, `refuse` or `later`; `later` also if the question was withdrawn. */
   ask({ confirmationId, title, why, about, from = null }) {
@@ -69,6 +72,7 @@ export class ConsentDialog {
     byId("consent-danger").hidden = !about.isDestructive;
     byId("consent-call").replaceChildren(...toRows([...contextRows(about), ...callRows(about.resolved)]));
     byId("consent-approve").disabled = true;
+    byId("consent-approve").hidden = about.mayApprove === false; // who asked, where another must approve
     byId("consent").showModal();
     byId("consent-refuse").focus({ preventScroll: true }); // keep the beginning of the question visible
     byId("consent").scrollTop = 0;
@@ -135,7 +139,10 @@ function contextRows({ canvas, isAccepted, runsOn, ...authors }) {
 
 /** Return the rows of a complete resolved call: all that decides its effect. */
 function callRows(
-  { kind, sessionKey, secrets = [], env = [], texts = {}, because, salt, digest, shell, hints, ...members },
+  {
+    kind, sessionKey, secrets = [], env = [], texts = {}, because, askedBy, salt, digest, shell, hints,
+    ...members
+  },
 ) {
   const isCall = kind === "tool.call";
   const used = [
@@ -143,6 +150,7 @@ function callRows(
   ];
   return [
     ...(because ? [["Why it asks", because]] : []),
+    ...(askedBy ? [["Asked for by", askedBy]] : []),
     ...memberRows(ACTION_MEMBERS, {
       ...members, sessionKey: isCall ? undefined : sessionKey, secrets: used.length ? used : undefined,
     }),

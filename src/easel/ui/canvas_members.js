@@ -37,6 +37,7 @@ export const ACTION_MEMBERS = {
   parse: row("Reads the result as", { json: "JSON", lines: "lines", csv: "CSV" }),
   timeoutMs: row("Is stopped after", (ms) => `${ms / 1000} s`),
   confirm: row("Asks", { auto: "unless its tool only reads", always: "every time" }),
+  approval: row("May be approved by", { anyone: "any member", another: "another person than who asked" }),
   description: row("Says of itself"),
 };
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from easel.core.action.execution import Execution
+    from easel.core.principal import Principal
 
 ANN = person("ann", "Ann")
 NOW = 1_730_000_000_000
@@ -89,10 +90,12 @@ def start(snapshot: CanvasSnapshot, action_id: str, rules: Rules = RULES, **opti
         return fail_start(snapshot.canvas, failure, f"<{failure.problem.code}>")
 
 
-def approve(snapshot: CanvasSnapshot, pending: Execution, rules: Rules = RULES) -> StartedExecution:
-    """Approve a pending execution as Ann, on another instance."""
+def approve(
+    snapshot: CanvasSnapshot, pending: Execution, rules: Rules = RULES, *, principal: Principal = ANN
+) -> StartedExecution:
+    """Approve a pending execution, by default as Ann, on another instance."""
     spec = parse_spec(snapshot.canvas.spec)
-    return approve_execution(snapshot, spec, pending, ANN, rules, owner_id="ins_2", now_ms=NOW)
+    return approve_execution(snapshot, spec, pending, principal, rules, owner_id="ins_2", now_ms=NOW)
 
 
 def events(change: Change) -> list[tuple[str, dict[str, Any]]]:

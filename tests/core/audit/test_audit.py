@@ -537,7 +537,7 @@ def test_unreadable_record_is_parsed_as_unreadable() -> None:
     for text in ("", "{", "[1]", "null", "{" * 100_000, '"text"'):
         assert parse_record(text) == {"details": {"unreadable": True}}
     assert parse_record(build_entry(principal=EASEL).to_record(1))["actor"] == {
-        "account_id": "easel",
+        "account_id": "",
         "name": "easel",
         "kind": "service",
     }

@@ -171,7 +171,7 @@ class DocumentMachine(RuleBasedStateMachine):
 def test_no_write_lands_after_the_user_acted_and_no_two_runs_hold_the_document() -> None:
     run_state_machine_as_test(
         DocumentMachine,
-        settings=settings(max_examples=examples(300), stateful_step_count=40, deadline=None),
+        settings=settings(max_examples=examples(100), stateful_step_count=40, deadline=None),
     )
     with pytest.raises(AssertionError):
         run_state_machine_as_test(

@@ -63,7 +63,7 @@ def test_query_is_text_unless_regex(query: str, regex: bool, lines: list[int]) -
     st.sampled_from(["a", "b", "é", "\u2028", "\r", "y", "\ufeff"]),
     st.booleans(),
 )
-@settings(max_examples=examples(400), deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_lines_are_those_of_the_line_model(lines: list[str], query: str, regex: bool) -> None:
     text = "\n".join(lines)
     expected = [(at, line) for at, line in enumerate(split_lines(text), 1) if query in line]
@@ -191,4 +191,6 @@ def test_sections_of_many_matches_are_named_in_time(
         began = time.process_time()
         assert len(grep(text, "needle").matches) == MAX_MATCHES
         seconds.append(time.process_time() - began)
-    assert min(seconds) < max_seconds
+        if seconds[-1] < max_seconds:
+            return
+    raise AssertionError(seconds)

@@ -238,7 +238,7 @@ def is_title(lines: list[str], at: int) -> bool:
 
 @rule("RS-46")
 @given(st.lists(LINES, max_size=24), st.booleans())
-@settings(max_examples=examples(2_000), deadline=None)
+@settings(max_examples=examples(600), deadline=None)
 def test_sections_of_lines_agree_with_a_naive_outline(lines: list[str], has_last_newline: bool) -> None:
     text = "\n".join(lines) + "\n" * has_last_newline
     expected = outline_naively(text)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import pytest_asyncio
 
-from easel.host.audit.audit import agent_of
 from easel.host.canvases.drafts import Draft
 from easel.ids import OWNER, RunId
 from tests.edges.gateway.action_fixtures import expect_refusal, run_inside
@@ -17,6 +16,7 @@ from tests.edges.http.live import LiveEasel, new_session, script
 from tests.fetch.web_server import WebServer, run_web_server
 from tests.requirements import rule
 from tests.support.gateway import GatewayClient
+from tests.support.principals import agent_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator

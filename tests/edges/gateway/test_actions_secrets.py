@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from easel.core.tool.definition import ToolDefinition
-from easel.host.audit.audit import agent_of
 from easel.ids import OWNER, RunId
 from tests.edges.gateway.action_fixtures import ANY, TestTool, expect_refusal, run_inside
 from tests.edges.gateway.node_peer import NodePeer
 from tests.edges.http.live import LiveEasel, new_session
 from tests.requirements import case, rule
 from tests.support.gateway import GatewayClient, Refused
+from tests.support.principals import agent_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

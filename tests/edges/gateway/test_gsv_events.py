@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from easel.edges.gateway import connection
 from tests.edges.gateway.canvas_calls import add, refusal_of
 from tests.edges.http.canvas_calls import read_stream
 from tests.edges.http.live import new_session
@@ -125,20 +124,6 @@ async def test_delivery_to_a_view_ends_with_an_event_when_the_canvas_is_deleted(
     await client.call("canvas.delete", canvasId=canvas)
     event = await client.event()
     assert (event.event, event.payload) == ("canvas.unsubscribed", {"canvasId": canvas, "reason": "DELETED"})
-
-
-@rule("RS-67")
-async def test_view_beyond_the_limit_is_opened_with_a_warning(
-    small_easel: LiveEasel, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(connection, "MAX_SUBSCRIPTIONS", 2)
-    async with GatewayClient.connected(small_easel.base_url, small_easel.token, new_session()) as client:
-        names = [new_session() for _ in range(3)]
-        for name in names:
-            await client.call("canvas.create", canvasId=name)
-        answers = [await client.call("canvas.open", canvasId=name) for name in names]
-        assert ["warnings" in answer for answer in answers] == [False, False, True]
-        assert "2 canvases" in answers[2]["warnings"][0]
 
 
 @rule("RS-67", "CV-38")

@@ -185,6 +185,7 @@ async def test_client_can_subscribe_again_at_once_after_the_end_event(
     await client.call("canvas.unsubscribe", canvasId=canvas)
 
 
+@rule("RS-67")
 async def test_number_of_subscriptions_per_connection_is_limited(
     small_easel: LiveEasel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -198,6 +199,7 @@ async def test_number_of_subscriptions_per_connection_is_limited(
         with pytest.raises(Refused) as refused:
             await client.call("canvas.subscribe", canvasId=names[2])
         assert (refused.value.code, refused.value.error["retryable"]) == (429, True)
+        assert "2 canvases" in (await client.call("canvas.open", canvasId=names[2]))["warnings"][0]
         await client.call("canvas.unsubscribe", canvasId=names[0])
         await client.call("canvas.subscribe", canvasId=names[2], afterSeq=1)
 

@@ -12,6 +12,7 @@ import concurrent.futures
 import contextlib
 import json
 import secrets
+import socket
 import threading
 import time
 from dataclasses import dataclass, field
@@ -117,6 +118,7 @@ class LiveEasel:
     with_worker: bool = True
     settings: dict[str, Any] = field(default_factory=dict[str, Any])
     tools: Sequence[Tool] = ()
+    send_buffer: int | None = None  # of the kernel for each connection; else it grows to megabytes
     token: str = field(default_factory=lambda: f"owner-{secrets.token_urlsafe(18)}")
     instances: list[Instance] = field(default_factory=list[Instance])
 
@@ -173,7 +175,10 @@ class LiveEasel:
                 sandbox = choose_sandbox(settings)
                 shared = await stack.enter_async_context(open_shared_services(resources, sandbox, self.tools))
                 services = build_services(shared)
-                server = await stack.enter_async_context(serve(settings, services, listen_on("127.0.0.1", 0)))
+                listener = listen_on("127.0.0.1", 0)
+                if self.send_buffer:  # connections inherit it
+                    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.send_buffer)
+                server = await stack.enter_async_context(serve(settings, services, listener))
                 host, port = server.address
                 self.instances.append(
                     Instance(f"http://{host}:{port}", services, resources.database, shared.tools, shared)

@@ -135,3 +135,44 @@ async def test_change_of_a_role_closes_open_connections_on_the_other_instance(
             within=WAIT_SECONDS,
             what="the role changes",
         )
+
+
+# --- tokens -------------------------------------------------------------------------------------------------
+
+
+@rule("RS-76")
+def test_member_makes_lists_and_revokes_tokens_of_their_own(team: LiveEasel, browser: httpx2.Client) -> None:
+    member, admin = as_person(team, "member-a"), as_person(team, "admin-a")
+    refused = browser.post("/api/tokens", json={"kind": "user", "role": "admin"}, headers=member)
+    assert (refused.status_code, "at most the role member" in refused.text) == (403, True)
+    assert (
+        browser.post("/api/tokens", json={"kind": "user"}, headers=as_person(team, "viewer-a")).status_code
+        == 403
+    )
+    made = browser.post("/api/tokens", json={"kind": "service", "days": 7}, headers=member).json()
+    bearer = {"Authorization": f"Bearer {made['token']}"}
+    assert browser.get("/api/runs", headers=bearer).status_code == 200
+    assert browser.get("/api/settings", headers=bearer).status_code == 403
+    assert browser.get("/api/tokens", headers=bearer).status_code == 403, "a service makes no tokens"
+    of_admin = browser.post("/api/tokens", json={"kind": "user"}, headers=admin).json()
+    listed = {
+        name: [token["token_id"] for token in browser.get("/api/tokens", headers=who).json()["tokens"]]
+        for name, who in (("member", member), ("admin", admin), ("own", as_person(team, "member-a", None)))
+    }
+    assert made["token_id"] in listed["member"]
+    assert of_admin["token_id"] not in listed["member"]
+    assert {made["token_id"], of_admin["token_id"]} <= {*listed["admin"]}
+    assert listed["own"] == []
+    assert made["token"] not in browser.get("/api/tokens", headers=admin).text
+    for who, token, status in (
+        (member, of_admin, 404),
+        (as_person(team, "outsider", "ops"), made, 404),
+        (admin, made, 204),
+        (admin, made, 404),
+    ):
+        assert browser.delete(f"/api/tokens/{token['token_id']}", headers=who).status_code == status
+    wait_for_sync(
+        lambda: browser.get("/api/runs", headers=bearer).status_code == 401,
+        within=WAIT_SECONDS,
+        what="the token is refused",
+    )

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from easel.edges.http.calls import Row
     from tests.edges.http.live import LiveEasel
 
-EXAMPLES = examples(20)  # per operation and mode: some 1,600 requests in all
+EXAMPLES = examples(10)  # per operation and mode: some 800 requests in all
 
 
 @pytest.fixture(scope="module")

@@ -45,6 +45,7 @@ EXPECTED = {
         GET /api/members
         GET /openapi.json
         GET /api/docs
+        WS /ws/chat/{thread_id}
     """,
     "viewer in person": """
         POST /api/me/password
@@ -65,12 +66,17 @@ EXPECTED = {
         POST /api/documents/{canvas_id}/restore
         POST /api/documents/{canvas_id}/promote
         POST /api/documents/{canvas_id}/take-control
-        WS /ws/chat/{thread_id}
+    """,
+    "member in person": """
+        POST /api/tokens
+        GET /api/tokens
+        DELETE /api/tokens/{token_id}
     """,
     "admin": """
         GET /api/settings
         PUT /api/settings
         POST /api/settings/check
+        GET /api/audit
     """,
     "admin in person": """
         GET /api/secrets
@@ -91,7 +97,6 @@ EXPECTED = {
         POST /api/teams
         GET /api/teams
         DELETE /api/teams/{name}
-        GET /api/audit
         GET /metrics
     """,
     "anyone": """
@@ -128,6 +133,7 @@ def may_call(who: str, principal: Principal) -> bool:
         "viewer": is_caller,
         "viewer in person": is_person,
         "member": is_caller and rank >= RANKS[Role.MEMBER],
+        "member in person": is_person and rank >= RANKS[Role.MEMBER],
         "admin": is_caller and rank >= RANKS[Role.ADMIN],
         "admin in person": is_person and rank >= RANKS[Role.ADMIN],
         "operator": is_person and principal.is_operator,

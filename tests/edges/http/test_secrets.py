@@ -9,10 +9,10 @@ import pytest
 
 from easel.core.secret.secret import MAX_SECRETS, MAX_VALUE_BYTES
 from easel.errors import Forbidden
-from easel.host.audit.audit import agent_of
 from easel.ids import OWNER, RunId
 from tests.edges.http.live import LiveEasel
 from tests.requirements import rule
+from tests.support.principals import agent_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -136,7 +136,14 @@ async def test_slow_instance_returns_the_outcome_that_the_adopting_one_stored(
     assert (await answers(other), await action_events(other)) == (["at last"], ["started", "finished"])
     await harness.audit.close()  # flushes the records
     assert not await harness.database.audit.list_records(
-        action="gateway.error", storage_class=None, since=None, until=None, before=None, limit=1
+        OWNER,
+        of_host=True,
+        action="gateway.error",
+        storage_class=None,
+        since=None,
+        until=None,
+        before=None,
+        limit=1,
     )
 
 

@@ -19,13 +19,13 @@ from easel.core.tool.context import ToolContext
 from easel.errors import BadInput, ModelFailed, ToolFailed, Unavailable
 from easel.host.audit import audit as audit_module
 from easel.host.audit import chain as audit_chain
-from easel.host.audit.audit import Audit, agent_of
+from easel.host.audit.audit import Audit
 from easel.host.audit.chain import AuditRetention, verify
 from easel.host.tools.registry import ToolRegistry
-from easel.ids import OWNER, CallId, RunId
+from easel.ids import OWNER, AccountId, CallId, RunId
 from tests.host.conftest import TestTool
 from tests.requirements import case, rule
-from tests.support.principals import THE_OWNER
+from tests.support.principals import THE_OWNER, agent_of
 from tests.support.waiting import TIMEOUT_SECONDS, wait_for
 
 if TYPE_CHECKING:
@@ -78,8 +78,8 @@ class FaultyStore:
     async def list_after(self, seq: int, last: int, limit: int) -> list[Link]:
         return await self._store.list_after(seq, last, limit)
 
-    async def list_records(self, **filters: Any) -> list[Link]:
-        return await self._store.list_records(**filters)
+    async def list_records(self, account_id: AccountId, **filters: Any) -> list[Link]:
+        return await self._store.list_records(account_id, **filters)
 
 
 @pytest.fixture
@@ -164,7 +164,7 @@ async def test_notes_are_stored_in_one_batch_and_in_order(audit: Audit, store: F
         audit.note(None, "worker.error", subject=str(nth))
     found = await wait_for_records(store, 150)
     assert [record["subject"] for record in found] == [str(nth) for nth in range(150)]
-    assert found[0]["actor"] == {"account_id": "easel", "name": "easel", "kind": "service"}
+    assert found[0]["actor"] == {"account_id": "", "name": "easel", "kind": "service"}
     assert store.append_count == 1
 
 
@@ -504,8 +504,8 @@ async def test_failure_message_of_a_tool_is_redacted(harness: RunHarness, audit:
 
 async def test_listing_an_unknown_action_is_refused(audit: Audit) -> None:
     with pytest.raises(BadInput, match=r"sign_in\.failed"):
-        await audit.list_records(action="sign_in.faild", limit=10)
-    assert await audit.list_records(action="sign_in.failed", limit=10) == []
+        await audit.list_records(THE_OWNER, action="sign_in.faild", limit=10)
+    assert await audit.list_records(THE_OWNER, action="sign_in.failed", limit=10) == []
 
 
 async def test_verification_reports_progress_after_every_page(

@@ -272,7 +272,7 @@ async def test_creating_and_revoking_a_token_is_audited_without_the_token(
     made, secret = await tokens.create("owner", TokenKind.NODE, node_id="laptop")
     await tokens.revoke(made.token_id)
     records = await harness.database.audit.list_records(
-        action=None, storage_class=None, since=None, until=None, before=None, limit=10
+        OWNER, of_host=True, action=None, storage_class=None, since=None, until=None, before=None, limit=10
     )
     assert [link.action for link in records] == ["token.revoked", "token.created"]
     for link in records:

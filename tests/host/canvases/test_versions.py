@@ -129,7 +129,7 @@ class Machine:
 
 
 async def test_restore_gives_exactly_the_content_of_the_version(services: HostServices) -> None:
-    for seed in range(examples(12)):
+    for seed in range(examples(4)):
         machine = Machine(services, f"c{seed}", seed)
         await machine.start()
         for _ in range(20):

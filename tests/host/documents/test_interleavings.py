@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from easel.core.run.run import Claim
 
-EXAMPLES = {"sqlite": examples(160), "postgres": examples(50)}
+EXAMPLES = {"sqlite": examples(60), "postgres": examples(15)}
 STEPS = 30
 AGENTS = st.integers(0, 2)
 PLACES = st.integers(0, 1)  # the instance that an action reaches

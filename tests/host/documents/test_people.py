@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from easel.core.document.document import revision_of
-from easel.core.principal import Principal, PrincipalKind
+from easel.core.principal import PrincipalKind, Role, as_program
 from easel.core.stream.notifications import CanvasAppended
 from easel.errors import BadInput, NotFound, TextConflict, TooLarge
 from easel.host.documents.service import Documents
@@ -112,7 +113,7 @@ async def test_change_is_announced_with_its_author_and_its_position(instance: In
     notifications: list[Notification] = []
     instance.notifier.listen(notifications.append)
     canvas_id = await instance.create(None)
-    robot = Principal(OWNER, "robot", kind=PrincipalKind.SERVICE)
+    robot = as_program(THE_OWNER, PrincipalKind.SERVICE, "robot")
     document = await instance.documents.put(robot, canvas_id, "a\n", None)
     [event] = await instance.events(canvas_id, "canvas.document.changed")
     assert event["revision_id"] == revision_of("a\n")
@@ -224,7 +225,7 @@ async def test_restore_promote_and_take_control_are_recorded(small: Instance):
     await small.check_out(claim)
     await small.documents.take_control(THE_OWNER, canvas_id)
     await small.documents.take_control(THE_OWNER, canvas_id)
-    records = await small.audit.list_records(limit=10)
+    records = await small.audit.list_records(THE_OWNER, limit=10)
     assert [record.action for record in records if record.action.startswith("document.")] == [
         "document.control_taken",
         "document.restored",
@@ -319,3 +320,51 @@ async def test_run_whose_lease_expired_before_a_person_wrote_may_check_out_again
     await instance.documents.put(THE_OWNER, canvas_id, EDITED, None)
     lease_id = await instance.check_out(claim)
     assert (await instance.edit(claim, lease_id, "@@ -6 +6 @@\n-- 2\n+- zwei\n"))["ok"]
+
+
+# --- in a team ----------------------------------------------------------------------------------------------
+
+# A member of the account whose documents these are, who is not the person of this account.
+BOB = replace(person("bob", "Bob"), account_id=OWNER, role=Role.MEMBER)
+CAL = replace(person("cal", "Cal"), account_id=OWNER, role=Role.MEMBER)
+
+
+@rule("CT-18", "RS-49", "RS-76")
+async def test_write_of_another_member_ends_the_lease_of_an_agent_as_ones_own_does(instances: list[Instance]):
+    one, other = instances
+    for writer in (THE_OWNER, BOB):
+        session = unique("s")
+        canvas_id = await one.create(session=session)
+        claim = await one.start(session)
+        assert claim.started_by == OWNER
+        lease_id = await one.check_out(claim)
+        saved = await other.documents.put(writer, canvas_id, "theirs\n", revision_of(PLAN))
+        assert (saved.text, await one.holder(canvas_id)) == ("theirs\n", None)
+        assert (await one.edit(claim, lease_id, EDIT))["code"] == "STALE_EPOCH"
+
+
+@rule("RS-76")
+async def test_save_in_a_team_needs_the_revision_that_was_edited(instance: Instance):
+    canvas_id = await instance.create(PLAN)
+    service = as_program(BOB, PrincipalKind.SERVICE, "ci")
+    for writer in (BOB, service):
+        for name in (canvas_id, unique("none")):
+            with pytest.raises(BadInput, match="base_revision_id: is required in a team"):
+                await instance.documents.put(writer, name, "theirs\n", None)
+    assert await instance.text(canvas_id) == PLAN
+    await instance.documents.put(as_program(THE_OWNER, PrincipalKind.SERVICE), canvas_id, "own\n", None)
+
+
+@rule("RS-76")
+@case("C7")
+async def test_second_of_two_members_gets_the_newer_text(instances: list[Instance]):
+    first, second = instances
+    canvas_id, base = await first.create(PLAN), revision_of(PLAN)
+    await first.documents.put(BOB, canvas_id, "of bob\n", base)
+    with pytest.raises(TextConflict) as conflict:
+        await second.documents.put(CAL, canvas_id, "of cal\n", base)
+    assert conflict.value.details == {"revision_id": revision_of("of bob\n"), "text": "of bob\n"}
+    await second.documents.put(CAL, canvas_id, "both\n", revision_of("of bob\n"))
+    await second.documents.promote(CAL, canvas_id)
+    [newest, *_] = await second.documents.list_versions(BOB, canvas_id, None, 10)
+    assert newest.author.id == "cal"

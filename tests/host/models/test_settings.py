@@ -13,14 +13,13 @@ from easel.core.principal import PrincipalKind
 from easel.core.run.conversation import Conversation, Part, Text
 from easel.core.stream.notifications import SettingsChanged, from_text, to_text
 from easel.errors import BadInput, Forbidden, ModelFailed, SecretsUnavailable
-from easel.host.audit.audit import agent_of
 from easel.host.models.choice import ChosenModels
 from easel.host.models.settings import UserSettings, rotate
 from easel.ids import OWNER, RunId
 from easel.llm.scripted import ScriptedModel
 from easel.stores.encryption import SecretBox
 from tests.requirements import rule
-from tests.support.principals import THE_OWNER
+from tests.support.principals import THE_OWNER, agent_of
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
@@ -87,7 +86,7 @@ async def test_nothing_of_the_host_s_key_is_shown(harness: RunHarness) -> None:
 async def test_change_is_audited_without_the_key(harness: RunHarness) -> None:
     settings = settings_of(harness)
     await settings.change(THE_OWNER, {"provider": "gemini", "api_key": "plainkey12345", "model": None})
-    [record] = await harness.audit.list_records(action="settings.changed", limit=10)
+    [record] = await harness.audit.list_records(THE_OWNER, action="settings.changed", limit=10)
     assert '"changed":["api_key","model","provider"]' in record.record
     assert '"provider":"gemini"' in record.record
     assert "plainkey" not in record.record

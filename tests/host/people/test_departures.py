@@ -26,7 +26,7 @@ LEFT = Departure(AccountId("web"), UserId("bob"), datetime(2026, 11, 20, tzinfo=
 
 @dataclass
 class World:
-    """The store, the queue and the confirmations, with what is left to be ended."""
+    """The store, the queue and the confirmations, with the work that is still to be ended."""
 
     runs: list[str] = field(default_factory=list[str])
     questions: list[str] = field(default_factory=list[str])

@@ -10,7 +10,7 @@ from typing import Any, TypeGuard, cast
 
 from easel.core.action.execution import Execution, StartedRun
 from easel.core.action.resolution import ResolvedCall, ResolvedMessage, find_shell_args
-from easel.core.canvas.actions import Action, CallTool, SendMessage
+from easel.core.canvas.actions import Action, Approval, CallTool, SendMessage
 from easel.core.principal import Principal, PrincipalKind
 from easel.core.tool.context import UsedSecrets
 from easel.core.tool.definition import ToolDefinition
@@ -31,21 +31,30 @@ class PendingReply:
 
 # The members of a confirmation that are not terms of its action.
 _RESOLVED = {"kind", "tool", "args", "sessionKey", "message", "patch", "secrets", "env", "texts"}
-_WORK = _RESOLVED | {"shell", "hints", "because", "salt", "digest"}
+_WORK = _RESOLVED | {"shell", "hints", "because", "approval", "askedBy", "salt", "digest"}
 
 
 def to_confirmation(
-    work: Work, action: Action, salt: str, definition: ToolDefinition | None = None, because: str = ""
+    work: Work,
+    action: Action,
+    salt: str,
+    definition: ToolDefinition | None = None,
+    *,
+    because: str = "",
+    asked_by: str | None = None,
 ) -> dict[str, Any]:
     """Return the JSON that a person confirms: the resolved work, the action's other members and a digest.
 
-    `because` is the reason of the question, if it is not the action's own wish.
+    `because` is the reason of the question, if it is not the action's own wish. `asked_by` is the person who
+    asked for a call that another person must approve. RS-77
 
     The log has only the digest. The salt, which is random and not in the log, prevents that a value of the
     call is found from the digest by trying values. RS-64, RS-72
     """
     reason = {"because": because} if because else {}
-    confirmation = {**_describe(work, definition), **action.terms, **reason, "salt": salt}
+    of_another = {} if asked_by is None else {"approval": Approval.ANOTHER.value, "askedBy": asked_by}
+    described = {**_describe(work, definition), **action.terms, **of_another, **reason}
+    confirmation = {**described, "salt": salt}
     return {**confirmation, "digest": fingerprint(confirmation)}
 
 

@@ -8,11 +8,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from easel.core.action.execution import Execution, ExecutionChange, ExecutionStatus, Transition, events_of
+from easel.core.action.execution import (
+    Execution,
+    ExecutionChange,
+    ExecutionStatus,
+    Transition,
+    asker_of,
+    events_of,
+)
 from easel.core.action.output import OutputChunk, output_events
 from easel.core.action.secrets import name_result
 from easel.core.action.transitions import StartedExecution, StartFailed
-from easel.core.canvas.actions import PatchState
+from easel.core.canvas.actions import Approval, PatchState
 from easel.core.canvas.canvas import Canvas, CanvasSnapshot
 from easel.core.canvas.spec import check_state_size
 from easel.core.principal import Principal
@@ -22,7 +29,8 @@ from easel.core.values.paths import SaveMode, pointer, save_outcome, to_outcome
 from easel.errors import BadInput, HostError
 
 EXPIRED = "No person answered in time."
-ASKER_LEFT = "the person who asked has left this account, or was disabled"
+ASKER_LEFT = "The person who asked has left this account, or was disabled."
+WITHDRAWN = "Withdrawn by who asked for it."
 
 Decision = Callable[[CanvasSnapshot], ExecutionChange]
 
@@ -48,9 +56,15 @@ def fail_start(canvas: Canvas, failure: StartFailed, message: str) -> StartedExe
 
 
 def reject_execution(pending: Execution, principal: Principal, *, owner_id: str, now_ms: int) -> Decision:
-    """End a pending execution because a person rejected it. The canvas stays unchanged. CV-22"""
+    """End a pending execution because a person rejected it. The canvas stays unchanged. CV-22
+
+    The end says if the person who asked for a call of another person's approval has withdrawn it. RS-77
+    """
+    was_asked_of_another = (pending.resolved or {}).get("approval") == Approval.ANOTHER
+    is_withdrawn = was_asked_of_another and principal.responsible == asker_of(pending)
+    reason = {"reason": WITHDRAWN} if is_withdrawn else {}
     refused = replace(pending, status=ExecutionStatus.REFUSED, owner_id=owner_id, confirmed_by=principal.name)
-    return _end(refused, principal, "refused", {"endedAt": now_ms, "refusedBy": principal.name})
+    return _end(refused, principal, "refused", {"endedAt": now_ms, "refusedBy": principal.name, **reason})
 
 
 def expire_confirmation(

@@ -95,7 +95,7 @@ class Execution:
     created_at: datetime | None = None
     started_at: datetime | None = None
     ended_at: datetime | None = None
-    age_seconds: float = 0.0
+    answer_seconds: float | None = None  # in which a person can answer the question; None: not asked
 
     @property
     def event_fields(self) -> dict[str, Any]:
@@ -162,8 +162,17 @@ def principal_of(execution: Execution) -> Principal:
     """Return the principal that started an execution, from its stored actor."""
     actor = execution.actor
     return Principal(
-        execution.account_id, actor["name"], kind=PrincipalKind(actor["kind"]), user_id=actor.get("userId")
+        execution.account_id,
+        actor["name"],
+        kind=PrincipalKind(actor["kind"]),
+        user_id=actor.get("userId"),
+        on_behalf_of=actor.get("onBehalfOf"),
     )
+
+
+def asker_of(execution: Execution) -> str | None:
+    """Return the person who asked for an execution, or who answers for the program that did. RS-77"""
+    return execution.actor.get("userId") or execution.actor.get("onBehalfOf")
 
 
 def events_of(execution: Execution, principal: Principal) -> CanvasEvents:
@@ -176,9 +185,11 @@ def events_of(execution: Execution, principal: Principal) -> CanvasEvents:
 def actor_of(principal: Principal, client_id: str, trigger: str) -> dict[str, str]:
     """Return the actor of an execution: a person's client, an agent in a session, or the host. CV-48"""
     user = {} if principal.user_id is None else {"userId": principal.user_id}
+    answering = {} if principal.on_behalf_of is None else {"onBehalfOf": principal.on_behalf_of}
     return {
         "accountId": principal.account_id,
         **user,
+        **answering,
         "kind": principal.kind.value,
         "name": principal.name,
         "clientId": client_id,

@@ -13,7 +13,7 @@ from easel.core.action.fetch import check_fetch
 from easel.core.action.resolution import Commands, format_argument_path
 from easel.core.action.secrets import require_variables
 from easel.core.action.warnings import find_warnings
-from easel.core.canvas.actions import Action, CallTool, Confirm, SendMessage
+from easel.core.canvas.actions import Action, Approval, CallTool, Confirm, SendMessage
 from easel.core.canvas.spec import CanvasSpec
 from easel.core.problems import Problems
 from easel.core.tool.definition import ToolDefinition
@@ -73,8 +73,11 @@ def definition_of(
 def confirmation(action: Action, *, floor: Confirm = Confirm.NEVER, is_accepted: bool = True) -> Confirm:
     """Return the effective confirmation level. RS-14, RS-59
 
-    It is at least `floor`, and at least `auto` if no person has accepted the spec.
+    It is at least `floor`, and at least `auto` if no person has accepted the spec. An action that another
+    person must approve always asks. RS-77
     """
+    if action.approval is Approval.ANOTHER:
+        return Confirm.ALWAYS
     declared = Confirm.AUTO if action.confirm is Confirm.NEVER and not is_accepted else action.confirm
     return max(declared, floor, key=_ORDER.index)
 
@@ -104,7 +107,13 @@ def needs_consent(
             )
 
 
-def check_invocation(definition: ToolDefinition, args: Mapping[str, Any], *, floor: Confirm) -> None:
+def check_invocation(
+    definition: ToolDefinition,
+    args: Mapping[str, Any],
+    *,
+    floor: Confirm,
+    approval_by: Approval = Approval.ANYONE,
+) -> None:
     """Raise `Forbidden` if a person may not call the tool directly: the server asks before each such call.
 
     The call counts as an action of an accepted canvas with `confirm: never`: the request is the person's
@@ -114,6 +123,11 @@ def check_invocation(definition: ToolDefinition, args: Mapping[str, Any], *, flo
         raise Forbidden(
             problem=f"this server asks for confirmation before {definition.name} runs (EASEL_APPROVAL_MODE); "
             "call it with an action of a canvas."
+        )
+    if approval_by is Approval.ANOTHER and not is_harmless(definition, args):
+        raise Forbidden(
+            problem=f"in this team another person must approve a call of {definition.name} (approval_by); call "
+            "it with an action of a canvas."
         )
 
 

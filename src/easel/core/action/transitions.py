@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from easel.core.action.approval import check_approver, needs_another, require_other_approver
 from easel.core.action.confirmation import (
     PendingReply,
     Work,
@@ -43,10 +44,10 @@ from easel.core.action.resolution import (
 )
 from easel.core.action.secrets import check_secrets, explain_unreviewed, find_copied
 from easel.core.action.state_patch import apply_to_state, resolve_patch
-from easel.core.canvas.actions import Action, CallTool, Confirm, PatchState, SendMessage
+from easel.core.canvas.actions import Action, Approval, CallTool, Confirm, PatchState, SendMessage
 from easel.core.canvas.canvas import Canvas, CanvasSnapshot, check_revision
 from easel.core.canvas.spec import CanvasSpec
-from easel.core.principal import Principal
+from easel.core.principal import Principal, is_shared
 from easel.core.stream.payload_limit import offload_large_values
 from easel.core.tool.definition import ToolDefinition
 from easel.core.values.paths import check_can_save
@@ -86,6 +87,10 @@ class Rules:
     missing_tools: Mapping[str, str] = field(default_factory=dict[str, str])  # of this machine: the reason
     check_arguments: CheckArguments | None = None
     pending_limit: PendingLimit | None = None
+    approval_by: Approval = Approval.ANYONE  # of the account, for every call that a person must confirm
+    approval_seconds: float = 86_400.0  # how long another person can approve a call
+    # Whether another member may approve what this principal asks for. None: not read yet.
+    has_other_approver: bool | None = None
     # The content of the artifacts that `MissingArtifacts` named, empty at the first try.
     fetched: Mapping[ArtifactId, bytes] = field(default_factory=dict[ArtifactId, bytes])
     # Tools of the canvas that claim less effect than remembered, with the reason of each. RS-68
@@ -170,13 +175,16 @@ def _ask_or_start(
     if isinstance(action, CallTool) and action.tool in rules.weakened:
         definition = None  # counts as not read-only, whatever the tool says of itself now. RS-68
     because = explain_unreviewed(canvas, action, work, start.principal)
+    is_guarded = needs_another(canvas, action)
     if not start.is_attended and (
-        because or not may_run_unattended(action, definition, floor=floor, is_accepted=is_accepted)
+        because
+        or is_guarded
+        or not may_run_unattended(action, definition, floor=floor, is_accepted=is_accepted)
     ):
         reason = because or explain_weakened(rules.weakened) if canvas.is_accepted else NOT_ACCEPTED
         problem = f"a person must confirm `{start.action_id}`, so a refresh cannot run it. {reason}"
         raise Forbidden(problem=problem.rstrip())
-    if because or needs_consent(action, definition, floor=floor, is_accepted=is_accepted):
+    if because or is_guarded or needs_consent(action, definition, floor=floor, is_accepted=is_accepted):
         return _ask(canvas, execution, action, work, because, start=start, rules=rules)
     check_gesture(action, has_gesture=start.has_gesture, is_accepted=is_accepted)
     return _start_work(
@@ -224,7 +232,17 @@ def _ask(
     rules: Rules,
 ) -> StartedExecution:
     definition = _known(rules).get(execution.tool or "")
-    confirmation = to_confirmation(work, action, start.salt, definition, because)
+    by_another = needs_another(canvas, action, rules.approval_by) and is_shared(start.principal)
+    if by_another:
+        require_other_approver(execution.action_id, rules.has_other_approver)
+    confirmation = to_confirmation(
+        work,
+        action,
+        start.salt,
+        definition,
+        because=because,
+        asked_by=start.principal.responsible if by_another else None,
+    )
     resolved, offloaded = offload_large_values(confirmation)
     pending = replace(execution, status=ExecutionStatus.ASKED, resolved=resolved, owner_id=None)
     payload = {
@@ -232,12 +250,13 @@ def _ask(
         "confirmationId": pending.event_id,
         "askedAt": start.now_ms,
         "digest": confirmation["digest"],
+        **({"approval": Approval.ANOTHER.value} if by_another else {}),
     }
     event = events_of(pending, start.principal).action("asked", canvas.revision, payload)
     return StartedExecution(
         events=[event],
         is_mutation=False,
-        transition=Transition(pending, pending_limit=rules.pending_limit),
+        transition=Transition(pending, pending_limit=_pending_limit(rules, by_another=by_another)),
         execution=pending,
         action=action,
         work=work,
@@ -245,6 +264,11 @@ def _ask(
         offloaded=offloaded,
         confirmation=confirmation,
     )
+
+
+def _pending_limit(rules: Rules, *, by_another: bool) -> PendingLimit | None:
+    limit = rules.pending_limit
+    return replace(limit, seconds=rules.approval_seconds) if limit is not None and by_another else limit
 
 
 def _start_work(
@@ -312,6 +336,7 @@ def approve_execution(
     """
     canvas = snapshot.canvas
     action = spec.actions.get(pending.action_id)
+    check_approver(canvas, action, pending, principal, rules.approval_by)
     tool = action.tool if isinstance(action, CallTool) else None
     resolved = pending.resolved or {}
     work = from_confirmation({"sessionKey": canvas.session_key, **resolved})

@@ -99,7 +99,8 @@ ACTIONS: Mapping[str, StorageClass] = {
     "audit.shortened": _AUDIT,
 }
 
-EASEL = Principal(AccountId("easel"), "easel", kind=PrincipalKind.SERVICE)  # the actor if there is no request
+HOST = AccountId("")  # of records that belong to no account, such as failed sign-ins
+EASEL = Principal(HOST, "easel", kind=PrincipalKind.SERVICE)  # the actor if there is no request
 
 MAX_NAME_LENGTH = 200  # characters of a subject, a name or a key
 # Limits for the characters of one text, tried in this order until the details fit in 2 KB.
@@ -190,11 +191,16 @@ def _to_plain_text(record: Mapping[str, Any], redact: Redact) -> str | None:
 
 
 def _actor(principal: Principal) -> dict[str, Any]:
-    """Return the actor of a record with its kind, unless it has not signed in, and its run. RS-68"""
+    """Return the actor of a record with its kind, unless it has not signed in, and its run. RS-68
+
+    A program's record names the person who answers for it. RS-76
+    """
     user = {} if principal.user_id is None else {"user_id": principal.user_id}
-    kind = {"kind": principal.actor_kind.value} if principal.account_id else {}
+    answering = {} if principal.on_behalf_of is None else {"on_behalf_of": principal.on_behalf_of}
+    is_known = principal.account_id != HOST or principal.kind is PrincipalKind.SERVICE
+    kind = {"kind": principal.actor_kind.value} if is_known else {}
     run = {} if principal.run_id is None else {"run_id": principal.run_id}
-    return {"account_id": principal.account_id, **user, "name": principal.name, **kind, **run}
+    return {"account_id": principal.account_id, **user, "name": principal.name, **kind, **answering, **run}
 
 
 def format_time(at: datetime) -> str:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from easel.core.problems import Problems
 from easel.core.secret.secret import parse_secret_names
@@ -64,6 +64,13 @@ class Confirm(StrEnum):
     ALWAYS = "always"
 
 
+class Approval(StrEnum):
+    """Who may approve a call: any member, or only another person than the one who asked for it. RS-77"""
+
+    ANYONE = "anyone"
+    ANOTHER = "another"
+
+
 class WhenMissing(StrEnum):
     """How a missing value is handled in an argument that a shell reads. RS-57"""
 
@@ -101,6 +108,7 @@ class CallTool:
     missing: WhenMissing
     title: str | None
     terms: Mapping[str, Any] = field(compare=False)
+    approval: Approval = Approval.ANYONE  # RS-77
     texts: tuple[str, ...] = ()  # placeholders that take any text in a command. RS-71
     options: tuple[str, ...] = ()  # placeholders whose values may begin with `-` there
     secrets: tuple[str, ...] = ()  # variables of the tool's command. RS-66
@@ -123,6 +131,7 @@ class SendMessage:
     timeout_ms: int | None
     title: str | None
     terms: Mapping[str, Any] = field(compare=False)
+    approval: Approval = Approval.ANYONE  # RS-77
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,11 +142,12 @@ class PatchState:
     confirm: Confirm
     title: str | None
     terms: Mapping[str, Any] = field(compare=False)
+    approval: Approval = Approval.ANYONE  # RS-77
 
 
 Action = CallTool | SendMessage | PatchState
 
-_ALWAYS = frozenset({"kind", "confirm", "title", "description"})
+_ALWAYS = frozenset({"kind", "confirm", "approval", "title", "description"})
 _SAVES = frozenset({"saveAs", "saveMode", "parse", "timeoutMs"})
 _KNOWN = {
     ActionKind.TOOL_CALL: _ALWAYS | _SAVES | {"tool", "args", "missing", "text", "allowOptions", "secrets"},
@@ -146,7 +156,14 @@ _KNOWN = {
 }
 _ANY_KIND = frozenset(name for names in _KNOWN.values() for name in names)
 # The members that a confirmation has in their resolved form. All others are its `terms`, as declared. RS-72
-_RESOLVED = frozenset({"kind", "tool", "args", "secrets", "message", "sessionKey", "patch"})
+_RESOLVED = frozenset({"kind", "tool", "args", "secrets", "message", "sessionKey", "patch", "approval"})
+
+
+class _Consent(NamedTuple):
+    """Whether a person is asked before the action, and who may answer."""
+
+    confirm: Confirm
+    approval: Approval
 
 
 def read_action(action_id: str, raw: Any, problems: Problems) -> Action | None:
@@ -166,6 +183,8 @@ def read_action(action_id: str, raw: Any, problems: Problems) -> Action | None:
     confirm = problems.take(
         Confirm.ALWAYS, require_choice, declared.get("confirm", Confirm.AUTO), Confirm, f"{at}.confirm"
     )
+    approval = problems.take(Approval.ANYONE, _approval, declared, kind, confirm, f"{at}.approval")
+    consent = _Consent(confirm, approval)
     title = None
     if "title" in declared:
         title = problems.take(
@@ -184,9 +203,9 @@ def read_action(action_id: str, raw: Any, problems: Problems) -> Action | None:
         case None:
             return None
         case ActionKind.TOOL_CALL:
-            return _read_call(action_id, declared, problems, confirm, title)
+            return _read_call(action_id, declared, problems, consent, title)
         case ActionKind.SESSION_SEND:
-            return _read_message(action_id, declared, problems, confirm, title)
+            return _read_message(action_id, declared, problems, consent, title)
         case ActionKind.STATE_PATCH:
             if "patch" not in declared:
                 problems.add(f"{at}.patch", "is required by state.patch.")
@@ -196,9 +215,20 @@ def read_action(action_id: str, raw: Any, problems: Problems) -> Action | None:
                 declared=declared["patch"],
                 patch=_read_patch(declared["patch"], f"{at}.patch", problems),
                 confirm=confirm,
+                approval=approval,
                 title=title,
                 terms=_terms(declared),
             )
+
+
+def _approval(declared: Mapping[str, Any], kind: ActionKind | None, confirm: Confirm, at: str) -> Approval:
+    """Return who may approve the action. Refuses an approval of what no person is ever asked. RS-77"""
+    approval = require_choice(declared.get("approval", Approval.ANYONE), Approval, at)
+    if approval is Approval.ANOTHER and confirm is Confirm.NEVER:
+        refuse(at, "must not be `another` beside `confirm: never`: nobody is asked then.")
+    if approval is Approval.ANOTHER and kind is ActionKind.STATE_PATCH and confirm is not Confirm.ALWAYS:
+        refuse(at, "needs `confirm: always`: a change of the state asks nobody without it.")
+    return approval
 
 
 def _terms(declared: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -206,7 +236,7 @@ def _terms(declared: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _read_call(
-    action_id: str, declared: Mapping[str, Any], problems: Problems, confirm: Confirm, title: str | None
+    action_id: str, declared: Mapping[str, Any], problems: Problems, consent: _Consent, title: str | None
 ) -> CallTool:
     at, take = f"actions.{action_id}", problems.take
     if "tool" not in declared:
@@ -218,7 +248,8 @@ def _read_call(
         args=args,
         template=_read_arguments(args, f"{at}.args", problems),
         save_target=take(None, _save_target, declared, at),
-        confirm=confirm,
+        confirm=consent.confirm,
+        approval=consent.approval,
         timeout_ms=take(None, _timeout, declared, at),
         missing=take(
             WhenMissing.FAIL,
@@ -251,7 +282,7 @@ def _parse_placeholders(declared: Mapping[str, Any], name: str, at: str) -> tupl
 
 
 def _read_message(
-    action_id: str, declared: Mapping[str, Any], problems: Problems, confirm: Confirm, title: str | None
+    action_id: str, declared: Mapping[str, Any], problems: Problems, consent: _Consent, title: str | None
 ) -> SendMessage:
     at, take = f"actions.{action_id}", problems.take
     message = take("", require_text, declared.get("message"), f"{at}.message", max_length=MAX_MESSAGE_LENGTH)
@@ -262,7 +293,8 @@ def _read_message(
         if "sessionKey" in declared
         else None,
         save_target=take(None, _save_target, declared, at),
-        confirm=confirm,
+        confirm=consent.confirm,
+        approval=consent.approval,
         timeout_ms=take(None, _timeout, declared, at),
         title=title,
         terms=_terms(declared),

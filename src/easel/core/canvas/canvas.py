@@ -15,13 +15,14 @@ from typing import Any
 import msgspec
 
 from easel.core.canvas.assets import Asset
+from easel.core.canvas.consent import NO_CONSENT, Consent
 from easel.core.canvas.refresh import Failing
 from easel.core.canvas.spec import Refresh
 from easel.core.session.session import MAIN_ALIAS, is_session_key, main_session_key, resolve_session_key
 from easel.core.stream.envelope import Envelope
 from easel.core.stream.marker import OffloadedValue
 from easel.errors import BadInput, NotFound, RevisionConflict
-from easel.ids import AccountId, CanvasId, is_name
+from easel.ids import AccountId, CanvasId, UserId, is_name
 
 _EPOCH, _MILLISECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(milliseconds=1)
 MAX_TITLE_LENGTH = 200
@@ -48,6 +49,8 @@ class NewCanvas:
     is_accepted: bool = True
     tool_hints: Mapping[str, Any] = field(default_factory=dict[str, Any])
     written_by: str | None = None
+    consent: Consent = NO_CONSENT
+    created_by: UserId | None = None  # the person who answers for it; None: Easel itself
     offloaded: Sequence[OffloadedValue] = ()  # to store as artifacts before the canvas
 
 
@@ -75,6 +78,8 @@ class Canvas:
     titled_by: str | None = None
     # Paths of the state with values that no person wrote since the acceptance, and their authors. RS-73
     unreviewed: Mapping[str, str] = field(default_factory=dict[str, str])
+    consent: Consent = NO_CONSENT  # what the members accepted last. RS-77
+    created_by: UserId | None = None  # the person who made it, or answers for the program that did
 
     @property
     def spec(self) -> Mapping[str, Any]:
@@ -147,6 +152,7 @@ class Change:
     # principal that makes the change.
     authors: Mapping[str, str] | None = None
     unreviewed: Mapping[str, str] | None = None  # set by the transaction
+    consent: Consent | None = None  # set by the transaction
 
 
 # Returns None for no change. Called once per attempt of the transaction, while the canvas is locked:

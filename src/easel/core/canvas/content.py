@@ -10,6 +10,7 @@ from typing import Any
 
 from easel.core.canvas.assets import Asset
 from easel.core.canvas.canvas import Canvas, CanvasSnapshot, Change
+from easel.core.canvas.consent import why_not_alone
 from easel.core.canvas.events import ACCEPTED_MARK, SESSION_MARK, SPEC_MARK, TITLE_MARK, asset_path_mark
 from easel.core.canvas.spec import Refresh
 from easel.core.canvas.versions import Version
@@ -74,6 +75,10 @@ def change_content(
         is_whole = write.spec is not None and (canvas.is_accepted or covers_all)
         accepted = True if is_whole else None
         reviewed = None if canvas.is_accepted or is_whole else canvas.written_by
+    if accepted and (problem := why_not_alone(canvas, canvas.spec if spec is None else spec, principal)):
+        if write.is_accepted:
+            raise Forbidden(problem=f"accepted: {problem}")
+        accepted = False if is_changed else None
     author = (is_person and reviewed) or principal.author
     accepted = False if write.is_accepted is False else accepted
     if write.is_accepted and not (canvas.is_accepted if accepted is None else accepted):

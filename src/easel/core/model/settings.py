@@ -12,10 +12,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from easel.core.audit.redaction import Redaction
+from easel.core.canvas.actions import Approval
 from easel.core.model.choice import REASONING_EFFORTS, ModelChoice, Provider
-from easel.core.validation import find_nearest, quote_value, refuse
+from easel.core.validation import find_nearest, quote_value, refuse, require_choice
 
-NAMES = ("provider", "model", "api_key", "base_url", "reasoning_effort", "token_budget")
+NAMES = ("provider", "model", "api_key", "base_url", "reasoning_effort", "token_budget", "approval_by")
 SECRET_NAMES = frozenset({"api_key"})
 
 # The model of a user who names none. The only table to change when a provider replaces a model.
@@ -80,6 +81,7 @@ class ModelValues:
     base_url: str | None = None
     reasoning_effort: str | None = None
     token_budget: int | None = None
+    approval_by: Approval | None = None  # of a team: who may approve its calls. RS-77
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,7 @@ class Resolved:
     choice: ModelChoice
     sources: Mapping[str, Source]
     note: str | None = None  # what a person should know about the combination
+    approval_by: Approval = Approval.ANYONE
 
 
 def server_of(provider: Provider, base_url: str) -> str:
@@ -111,6 +114,7 @@ def resolve(user: ModelValues, host: ModelValues) -> Resolved:
     model, model_source = _first(user.model, host_model, DEFAULT_MODELS[provider])
     effort, effort_source = _first(user.reasoning_effort, host.reasoning_effort, "")
     budget, budget_source = _first(user.token_budget, host.token_budget, DEFAULT_TOKEN_BUDGET)
+    approval_by, approval_source = _first(user.approval_by, host.approval_by, Approval.ANYONE)
     own_key = user.api_key if user.api_key and user.api_key.server == server else None
     host_key = host.api_key if host.api_key and host_server == server else None
     key, key_source = _first(own_key, host_key, None)
@@ -121,6 +125,7 @@ def resolve(user: ModelValues, host: ModelValues) -> Resolved:
         "base_url": url_source,
         "reasoning_effort": effort_source,
         "token_budget": budget_source,
+        "approval_by": approval_source,
     }
     note = None
     if user.api_key and own_key is None and provider is not Provider.SCRIPTED:
@@ -136,7 +141,7 @@ def resolve(user: ModelValues, host: ModelValues) -> Resolved:
         reasoning_effort=effort,
         token_budget=budget,
     )
-    return Resolved(choice, sources, note)
+    return Resolved(choice, sources, note, approval_by)
 
 
 def _first(own: Any, host: Any, default: Any) -> tuple[Any, Source]:
@@ -190,6 +195,8 @@ def check_value(name: str, value: Any) -> str:
             return value
         case "token_budget":
             return str(check_token_budget(value))
+        case "approval_by":
+            return require_choice(value, Approval, name).value
         case _:
             near = find_nearest(name, NAMES)
             hint = f"did you mean {near}?" if near else f"the settings are {', '.join(NAMES)}."

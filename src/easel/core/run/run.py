@@ -3,12 +3,13 @@
 from dataclasses import dataclass
 from datetime import datetime
 
+from easel.core.principal import MAIN_AGENT, Principal, PrincipalKind, Role
 from easel.core.run.status import Status, is_terminal
 from easel.core.session.events import BY_HOST
 from easel.core.session.message import Message
 from easel.core.stream.envelope import Provenance
 from easel.core.stream.message_text import Marker
-from easel.ids import AccountId, RunId, SessionId, WorkerId
+from easel.ids import AccountId, RunId, SessionId, UserId, WorkerId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +29,7 @@ class Run:
     oldest_seq: int
     last_seq: int
     queue_no: int
+    started_by: UserId | None = None  # the person who answers for it; None: Easel itself
     input_attachments: tuple[Marker, ...] = ()  # of the references in `input_text`
 
     @property
@@ -50,6 +52,8 @@ class NewRun:
     title: str | None = None  # set if the session has no title
     input_attachments: tuple[Marker, ...] = ()
     by: Provenance = BY_HOST  # who starts the run
+    started_by: UserId | None = None  # the person who answers for it; None: Easel itself
+    started_role: Role = Role.MEMBER  # of the principal that starts it
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +77,25 @@ class Claim:
     cancel_requested: bool
     has_document: bool = False  # whether the session has a document
     input_attachments: tuple[Marker, ...] = ()  # of the references in `input_text`
+    started_by: UserId | None = None  # the person who answers for the run; None: Easel itself
+    role: Role | None = Role.MEMBER  # of the run's agent; None: that person has left the account
+
+    @property
+    def agent(self) -> Principal:
+        """The principal of the run: the agent that acts in it, for the person who started it. RS-76"""
+        return Principal(
+            self.account_id,
+            MAIN_AGENT,
+            PrincipalKind.AGENT,
+            self.role or Role.VIEWER,
+            on_behalf_of=self.started_by,
+            run_id=self.run_id,
+        )
+
+    @property
+    def may_act(self) -> bool:
+        """Whether the run may be executed: its starter may still start runs in the account. RS-76"""
+        return self.role not in (None, Role.VIEWER)
 
     @property
     def is_takeover(self) -> bool:

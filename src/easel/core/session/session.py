@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from easel.errors import BadInput
-from easel.ids import AccountId, RunId, SessionId, is_name
+from easel.ids import AccountId, RunId, SessionId, UserId, is_name
 
 MAX_TITLE_LENGTH = 200
 MAX_GENERATED_TITLE_LENGTH = 80
@@ -17,6 +17,7 @@ class Session:
     account_id: AccountId
     session_id: SessionId
     title: str | None
+    created_by: UserId | None  # the person who made it, or answers for the program that did
     active_run_id: RunId | None
     oldest_thread_seq: int
     last_thread_seq: int

@@ -247,6 +247,9 @@ class Actor(PayloadPart, rename="camel"):
     client_id: str
     trigger: Annotated[str, Meta(description="client or refresh")]
     user_id: str | UnsetType = UNSET
+    on_behalf_of: Annotated[str | UnsetType, Meta(description="The person who answers for a program.")] = (
+        UNSET
+    )
 
 
 class ErrorOfAction(PayloadPart):
@@ -269,6 +272,9 @@ class ActionAskedPayload(ActorPayload, kw_only=True):
     confirmationId: str
     askedAt: Milliseconds
     digest: Annotated[str, Meta(description="Of what exactly waits for a person's confirmation.")]
+    approval: Annotated[
+        str | UnsetType, Meta(description="`another`: only another person than who asked may approve.")
+    ] = UNSET
 
 
 class ActionStarted(ActorPayload, kw_only=True):

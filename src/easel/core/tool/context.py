@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from easel.core.principal import MAIN_AGENT, Principal, PrincipalKind
+from easel.core.principal import Principal
 from easel.core.run.run import Claim
 from easel.core.session.session import to_session_key
 from easel.core.values.references import SecretUse
@@ -85,5 +85,4 @@ class ToolContext:
 
     @classmethod
     def of_run(cls, claim: Claim) -> "ToolContext":
-        principal = Principal(claim.account_id, MAIN_AGENT, kind=PrincipalKind.AGENT, run_id=claim.run_id)
-        return cls(principal, to_session_key(claim.session_id), claim)
+        return cls(claim.agent, to_session_key(claim.session_id), claim)

@@ -1,4 +1,4 @@
-"""The audit trail over HTTP, for operators."""
+"""The audit trail over HTTP, for the admins of each account, and that of the host for its operators."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -54,6 +54,7 @@ async def list_audit(call: Call) -> AuditPage:
 
     async def read(before: int | None, count: int) -> Sequence[Link]:
         return await call.host.audit.list_records(
+            call.principal,
             action=params.action,
             storage_class=StorageClass(params.storage_class) if params.storage_class else None,
             since=_in_utc(params.since, "since"),

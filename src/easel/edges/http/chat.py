@@ -1,7 +1,7 @@
 """The chat of a session over a WebSocket. CC-03, RS-03
 
 The server sends the events of the thread, the client sends messages and cancels runs. Incoming frames are
-handled one after the other, so messages keep their order. A refused frame is answered with an `error` frame,
+handled one after the other, so messages keep their order. A viewer only reads. A refused frame is answered with an `error` frame,
 one with unknown members with a `warnings` frame, and the connection stays open.
 """
 
@@ -9,6 +9,8 @@ from contextlib import closing
 
 import msgspec
 
+from easel.core.access import InAccount, check_access
+from easel.core.principal import PrincipalKind, Role
 from easel.core.stream.filter import CHAT
 from easel.core.stream.json_text import refuse_duplicate_keys
 from easel.core.stream.log import LoggedEvent
@@ -30,8 +32,10 @@ from easel.edges.http.sse import envelope_text
 from easel.edges.http.streams import subscribe
 from easel.edges.http.wire import StreamQuery
 from easel.edges.socket import RESTARTING, Socket
-from easel.errors import BadInput
+from easel.errors import BadInput, Forbidden
 from easel.host.streams import Subscription
+
+TALK = InAccount(Role.MEMBER, frozenset({PrincipalKind.USER, PrincipalKind.SERVICE}))
 
 
 class ChatQuery(StreamQuery):
@@ -88,12 +92,24 @@ def _decode(text: str | None) -> Decoded:
 
 async def _handle(call: SocketCall, socket: Socket, frame: ChatRequest) -> None:
     thread_id = call.path["thread_id"]
+    if not isinstance(frame, Ping):
+        _check_may_talk(call)
     if isinstance(frame, NewChatMessage):
         await call.host.queue.start(call.principal, thread_id, frame.text, frame.idempotency_key)
     elif isinstance(frame, Ping):
         await _send(socket, ChatPong())
     else:
         await call.host.sessions.stop(call.principal, thread_id)
+
+
+def _check_may_talk(call: SocketCall) -> None:
+    """Raise `Forbidden` for a viewer, who may only read the chat. RS-76"""
+    try:
+        check_access(TALK, call.principal)
+    except Forbidden as problem:
+        details = {"thread": call.path["thread_id"][:200], "problem": problem.message}
+        call.host.audit.record_throttled(call.principal, "guardrail.refused", details=details)
+        raise
 
 
 async def _warn(socket: Socket, warnings: list[str]) -> None:

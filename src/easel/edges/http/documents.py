@@ -38,7 +38,10 @@ class PutDocument(Params):
     text: str
     base_revision_id: Annotated[
         RevisionId | None,
-        Meta(description="The revision that was edited; if it is not the current one, the answer is 409."),
+        Meta(
+            description="The revision that was edited; if it is not the current one, the answer is 409. "
+            "Required in a team."
+        ),
     ] = None
 
 

@@ -33,6 +33,7 @@ from easel.edges.http import (
     sessions,
     settings,
     streams,
+    tokens,
     wire,
 )
 from easel.edges.http.calls import Call, Row, json_response
@@ -70,8 +71,9 @@ CALLERS = frozenset({PrincipalKind.USER, PrincipalKind.SERVICE})  # a node's tok
 
 PUBLIC = Public()
 VIEWER, MEMBER, ADMIN = (InAccount(role, CALLERS) for role in (Role.VIEWER, Role.MEMBER, Role.ADMIN))
-ADMIN_IN_PERSON = InAccount(Role.ADMIN, PEOPLE)
-VIEWER_IN_PERSON = InAccount(Role.VIEWER, PEOPLE)
+VIEWER_IN_PERSON, MEMBER_IN_PERSON, ADMIN_IN_PERSON = (
+    InAccount(role, PEOPLE) for role in (Role.VIEWER, Role.MEMBER, Role.ADMIN)
+)
 OPERATOR = OfHost(PEOPLE)
 METRICS = "/metrics"
 
@@ -236,7 +238,16 @@ API: tuple[Row, ...] = (
         query=people.ListPeople, response=people.TeamPage),
     Row("DELETE", "/api/teams/{name}", OPERATOR, people.delete_team,
         "Delete a team with all that it owns. The name is not given again.", status=204, errors=(NotFound,)),
-    Row("GET", "/api/audit", OPERATOR, audit.list_audit, "List audit records, newest first.",
+    Row("POST", "/api/tokens", MEMBER_IN_PERSON, tokens.create_token,
+        "Create a token of yours in the account, with at most your role. Its secret is returned once.",
+        body=tokens.CreateToken, status=201, response=tokens.TokenView),
+    Row("GET", "/api/tokens", MEMBER_IN_PERSON, tokens.list_tokens,
+        "List your tokens in the account, for an admin all of its tokens.", response=tokens.TokenList),
+    Row("DELETE", "/api/tokens/{token_id}", MEMBER_IN_PERSON, tokens.revoke_token,
+        "Revoke a token of yours, as an admin any of the account. Its connections are closed.",
+        status=204, errors=(NotFound,)),
+    Row("GET", "/api/audit", ADMIN, audit.list_audit,
+        "List the audit records of the account, newest first; for an operator also those of the host.",
         query=audit.ListAudit, response=audit.AuditPage),
     Row("GET", "/openapi.json", VIEWER, openapi_json, "Get this description.", response="application/json"),
 )  # fmt: skip
@@ -282,6 +293,6 @@ PAGES: tuple[Row, ...] = (
 ROUTES: tuple[Row, ...] = (*API, *OPS, *PAGES)
 
 SOCKETS: tuple[SocketRow, ...] = (
-    # The chat of a session: the server sends events, the client messages and cancels.
-    SocketRow("/ws/chat/{thread_id}", MEMBER, chat.chat),
+    # The chat of a session: the server sends events, the client messages and cancels, which need more rights.
+    SocketRow("/ws/chat/{thread_id}", VIEWER, chat.chat),
 )

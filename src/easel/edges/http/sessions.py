@@ -31,6 +31,10 @@ class SessionView(Struct, omit_defaults=True):
     last_message_at: datetime
     last_seq: Annotated[int, Meta(description="Sequence number of the newest event of its thread.")]
     active_run_id: str | None = None
+    created_by: Annotated[
+        str | UnsetType,
+        Meta(description="The person who made it, who may delete it as an admin may. Absent: Easel itself."),
+    ] = UNSET
 
 
 class CreateSession(Params):
@@ -171,6 +175,7 @@ def session_view(session: Session) -> SessionView:
         last_message_at=session.last_message_at,
         last_seq=session.last_thread_seq,
         active_run_id=session.active_run_id,
+        created_by=session.created_by or UNSET,
     )
 
 

@@ -27,6 +27,10 @@ class ChangeSettings(Params):
     token_budget: Annotated[
         int | UnsetType | None, Meta(description="Tokens of the conversation that a model call is given.")
     ] = UNSET
+    approval_by: Annotated[
+        str | UnsetType | None,
+        Meta(description="Of a team. anyone; or another: nobody approves what they asked for themselves."),
+    ] = UNSET
 
 
 class SettingSources(Struct):
@@ -38,6 +42,7 @@ class SettingSources(Struct):
     base_url: str
     reasoning_effort: str
     token_budget: str
+    approval_by: str
 
 
 class SettingsView(Struct):
@@ -47,6 +52,7 @@ class SettingsView(Struct):
     base_url: Annotated[str | None, Meta(description="null: the provider's own address.")]
     reasoning_effort: Annotated[str | None, Meta(description="null: the model's default.")]
     token_budget: int
+    approval_by: Annotated[str, Meta(description="anyone or another; without effect in your own account.")]
     sources: SettingSources
     note: Annotated[str | UnsetType, Meta(description="What to do if a key is not used.")] = UNSET
 

@@ -65,6 +65,10 @@ class RunView(Struct, omit_defaults=True):
     finished_at: datetime | None = None
     cancel_requested_at: datetime | None = None
     error_message: str | None = None
+    started_by: Annotated[
+        str | UnsetType,
+        Meta(description="The person who started it, or answers for the program that did. Absent: Easel."),
+    ] = UNSET
     attachments: Annotated[
         list[payloads.Marker] | UnsetType, Meta(description="The markers of the references in `input_text`.")
     ] = UNSET
@@ -148,6 +152,7 @@ def run_view(run: Run, usage: Usage | None = None) -> RunView:
         error_message=run.error_message,
         attachments=marker_views(run.input_attachments),
         usage=payloads.TokenUsage(**usage.to_json()) if usage else None,
+        started_by=run.started_by or UNSET,
     )
 
 

@@ -118,7 +118,7 @@ class Confirmations:
                 await self.expire(pending, ASKER_LEFT)
 
     def is_expired(self, pending: Execution) -> bool:
-        return pending.age_seconds > self._limits.confirm_seconds
+        return pending.answer_seconds is not None and pending.answer_seconds <= 0
 
     async def _restore(self, pending: Execution) -> Execution:
         """Return the execution with offloaded arguments restored: a person must see the complete call. X6"""

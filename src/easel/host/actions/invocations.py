@@ -8,12 +8,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from easel.core.action.policy import check_invocation
-from easel.core.canvas.actions import Confirm
-from easel.core.principal import MAIN_AGENT, Principal
+from easel.core.canvas.actions import Approval, Confirm
+from easel.core.principal import MAIN_AGENT, Principal, is_shared
 from easel.core.session.session import main_session_key
 from easel.core.tool.context import ToolContext
 from easel.core.tool.node import why_missing
 from easel.errors import Forbidden, HostError, NotFound, TooMany
+from easel.host.actions.transitions import FindApproval
 from easel.host.audit.audit import Audit
 from easel.host.tools.registry import ToolRegistry
 
@@ -22,10 +23,13 @@ ONLY_PEOPLE = "Only a person can call a tool directly."
 
 
 class ToolInvocations:
-    def __init__(self, tools: ToolRegistry, audit: Audit, *, floor: Confirm) -> None:
+    def __init__(
+        self, tools: ToolRegistry, audit: Audit, *, floor: Confirm, approval_by: FindApproval
+    ) -> None:
         self._tools = tools
         self._audit = audit
         self._floor = floor
+        self._approval_by = approval_by
         self._running = 0
 
     async def invoke(self, principal: Principal, name: str, args: Mapping[str, Any]) -> Any:
@@ -66,6 +70,9 @@ class ToolInvocations:
             short = name[:200]
             why = why_missing(short, definitions, self._tools.missing)
             raise NotFound.with_message(f"There is no tool {short}: {why}", what="tool", id=short)
-        check_invocation(definition, args, floor=self._floor)
+        approval_by = (
+            await self._approval_by(principal.account_id) if is_shared(principal) else Approval.ANYONE
+        )
+        check_invocation(definition, args, floor=self._floor, approval_by=approval_by)
         if self._running >= MAX_RUNNING:
             raise TooMany(what="direct tool calls", limit=MAX_RUNNING)

@@ -193,6 +193,10 @@ class ActionService:
             started = await self._transitions.approve(principal, pending)
         except StaleTransition:
             raise ConfirmationClosed(id=pending.event_id, problem=ANSWERED) from None
+        except Forbidden as problem:
+            raise self.confirmations.forbidden(
+                principal, pending.event_id, str(problem.details["problem"])
+            ) from None
         self._audit.note(
             principal,
             "canvas.confirmed",
@@ -381,9 +385,7 @@ class ActionService:
         An execution is orphaned if its claim has expired or its owner is in `owner_ids`.
         """
         await self._outcomes.save_pending_failures()
-        orphans = await self._executions.find_orphaned(
-            owner_ids, self._limits.confirm_seconds, ORPHAN_BATCH_SIZE
-        )
+        orphans = await self._executions.find_orphaned(owner_ids, ORPHAN_BATCH_SIZE)
         for execution in orphans:
             if execution.status is ExecutionStatus.ASKED:
                 await self.confirmations.expire(execution)

@@ -5,11 +5,12 @@ execution while the store is unavailable. The rules are in `core.action.transiti
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from easel.core.action.approval import UnknownApprovers
 from easel.core.action.confirmation import PendingReply, can_resume_waiting
 from easel.core.action.ending import Decision, fail_start
 from easel.core.action.execution import Execution, ExecutionStatus, PendingLimit, StaleTransition, Transition
@@ -21,10 +22,10 @@ from easel.core.action.transitions import (
     approve_execution,
     start_execution,
 )
-from easel.core.canvas.actions import CallTool, Confirm
+from easel.core.canvas.actions import Approval, CallTool, Confirm
 from easel.core.canvas.canvas import CanvasSnapshot
 from easel.core.canvas.spec import CanvasSpec
-from easel.core.principal import Principal
+from easel.core.principal import Principal, is_shared
 from easel.core.run.deltas import shorten
 from easel.core.values.template import MissingArtifacts
 from easel.errors import ActionFailed, HostError, Unavailable
@@ -35,10 +36,11 @@ from easel.host.canvases.parsed_specs import ParsedSpec
 from easel.host.canvases.transactions import CanvasTransactions, now_ms
 from easel.host.ports import ExecutionStore
 from easel.host.tools.registry import ToolRegistry
-from easel.ids import ArtifactId, CanvasId
+from easel.ids import AccountId, ArtifactId, CanvasId
 
 MAX_CONFIRMATIONS = 20  # pending ones of a canvas, so that no page can flood a person
 
+FindApproval = Callable[[AccountId], Awaitable[Approval]]  # the setting of a team. RS-77
 StartRule = Callable[[CanvasSnapshot, CanvasSpec, Rules], StartedExecution]
 
 
@@ -49,6 +51,7 @@ class ActionLimits:
     claim_seconds: float  # an instance that does not renew within this time counts as stopped
     poll_seconds: float
     confirm_seconds: float  # how long a confirmation can be answered
+    approval_seconds: float  # how long one that needs another person can. RS-77
     floor: Confirm
 
 
@@ -63,6 +66,7 @@ class ActionResources:
     audit: Audit
     limits: ActionLimits
     instance_id: str
+    approval_by: FindApproval
 
 
 class ExecutionTransitions:
@@ -74,6 +78,7 @@ class ExecutionTransitions:
         self._audit = resources.audit
         self._limits = resources.limits
         self._instance_id = resources.instance_id
+        self._approval_by = resources.approval_by
 
     # -- starting ----------------------------------------------------------------------------------
 
@@ -118,8 +123,11 @@ class ExecutionTransitions:
 
         The tools and the parsed spec are read before the transaction. A tool call is decided there too: under
         the lock, the decision stands if the canvas is the same, else it is made again. If a template needs
-        artifacts, they are read and the decision is repeated.
+        artifacts, or the approval another member, they are read and the decision is repeated.
         """
+        is_team = is_shared(principal)
+        approval_by = await self._approval_by(principal.account_id) if is_team else Approval.ANYONE
+        has_other_approver: bool | None = None
         try:
             definitions: Definitions | Unavailable = await self._tools.definitions(principal.account_id)
         except Unavailable as problem:
@@ -131,7 +139,11 @@ class ExecutionTransitions:
             seen = await self._changes.find(principal, canvas_id)
             parsed = self._changes.specs.parse(seen.canvas)
         while True:
-            rules = self._rules(definitions, fetched)
+            rules = replace(
+                self._rules(definitions, fetched),
+                approval_by=approval_by,
+                has_other_approver=has_other_approver,
+            )
             try:
                 early = None if seen is None else (seen, rule(seen, parsed.spec, rules))
                 done = await self._changes.apply(
@@ -146,6 +158,10 @@ class ExecutionTransitions:
             except StartFailed as failure:
                 message = public_message(self._audit, failure.problem)
                 rule, seen = partial(_fail, failure, message), None
+            except UnknownApprovers:
+                has_other_approver = principal.responsible is None or (
+                    await self._executions.has_other_approver(principal.account_id, principal.responsible)
+                )
             except MissingArtifacts as missing:
                 for artifact_id in missing.artifact_ids:
                     fetched[artifact_id] = await self._artifacts.read(principal.account_id, artifact_id)
@@ -161,6 +177,7 @@ class ExecutionTransitions:
             missing_tools=self._tools.missing,
             check_arguments=self._tools.check_arguments,
             pending_limit=PendingLimit(MAX_CONFIRMATIONS, limits.confirm_seconds),
+            approval_seconds=limits.approval_seconds,
             fetched=fetched,
         )
 

@@ -14,19 +14,18 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import structlog
 
 from easel.core.audit.chain import Link
 from easel.core.audit.record import ACTIONS, EASEL, Entry, StorageClass, new_entry
 from easel.core.audit.redaction import Redaction
-from easel.core.principal import MAIN_AGENT, Principal, PrincipalKind
+from easel.core.principal import Principal, Role
 from easel.core.secret.mask import mask_active
-from easel.errors import BadInput, HostError, Unavailable
+from easel.errors import BadInput, Forbidden, HostError, Unavailable
 from easel.host.metrics import AUDIT_NOT_STORED
 from easel.host.ports import AuditStore
-from easel.ids import AccountId, RunId
 
 BATCH_SECONDS = 0.1  # notes that arrive within this time share one commit
 RETRY_SECONDS = 0.5
@@ -40,9 +39,10 @@ Details = Mapping[str, Any]
 log = structlog.get_logger("audit")
 
 
-def agent_of(account_id: AccountId, run_id: RunId) -> Principal:
-    """Return the principal of a run: the agent that acts in it for the user."""
-    return Principal(account_id, MAIN_AGENT, kind=PrincipalKind.AGENT, run_id=run_id)
+class _Key(NamedTuple):
+    account_id: str
+    actor_id: str
+    action: str
 
 
 @dataclass(slots=True)
@@ -74,7 +74,7 @@ class Audit:
         self._queue: deque[Entry] = deque()
         self._overflow_count = 0
         self._is_repeat = False  # a queued entry may have been stored by an attempt without an answer
-        self._throttled: dict[tuple[str, str], _Throttled] = {}
+        self._throttled: dict[_Key, _Throttled] = {}
         self._writer: asyncio.Task[None] | None = None
         self._closing = asyncio.Event()
 
@@ -133,7 +133,7 @@ class Audit:
         every: float = THROTTLE_SECONDS,
     ) -> None:
         """Queue at most one record per actor and action in `every` seconds, with the number of calls."""
-        throttled = self._throttled.get(((principal or EASEL).account_id, action))
+        throttled = self._throttled.get(_key(principal, action))
         if throttled is not None:
             throttled.count += 1
             throttled.subject, throttled.details = subject, details or {}
@@ -222,15 +222,15 @@ class Audit:
         return [self._new_entry(EASEL, "audit.overflowed", None, {"count": count})] if count else []
 
     def _throttle(self, principal: Principal | None, action: str, seconds: float) -> None:
-        key = ((principal or EASEL).account_id, action)
+        key = _key(principal, action)
         timer = asyncio.get_running_loop().call_later(seconds, self._end_throttle, key)
         self._throttled[key] = _Throttled(principal, seconds, timer)
 
-    def _end_throttle(self, key: tuple[str, str]) -> None:
+    def _end_throttle(self, key: _Key) -> None:
         throttled = self._throttled.pop(key)
         if throttled.count:
-            self._note_repetitions(key[1], throttled)
-            self._throttle(throttled.principal, key[1], throttled.seconds)
+            self._note_repetitions(key.action, throttled)
+            self._throttle(throttled.principal, key.action, throttled.seconds)
 
     def _note_repetitions(self, action: str, throttled: _Throttled) -> None:
         details = {**throttled.details, "count": throttled.count}
@@ -243,10 +243,10 @@ class Audit:
 
     async def close(self) -> None:
         """Store the queued records, or log those that cannot be stored in time."""
-        for (_, action), throttled in self._throttled.items():
+        for key, throttled in self._throttled.items():
             throttled.timer.cancel()
             if throttled.count:
-                self._note_repetitions(action, throttled)
+                self._note_repetitions(key.action, throttled)
         self._throttled.clear()
         self._closing.set()
         if (writer := self._writer) is not None:
@@ -260,6 +260,7 @@ class Audit:
 
     async def list_records(
         self,
+        principal: Principal,
         *,
         action: str | None = None,
         storage_class: StorageClass | None = None,
@@ -268,12 +269,29 @@ class Audit:
         before: int | None = None,
         limit: int,
     ) -> list[Link]:
-        """Return records, newest first. The caller must check the principal's scope before."""
+        """Return records of the principal's account, newest first. Raises `Forbidden` unless it is an admin.
+
+        An operator gets also those of the host that belong to no account, and of no other account. RS-76
+        """
+        if principal.role is not Role.ADMIN:
+            raise Forbidden(problem="only an admin of the account may read its audit records.")
         if action is not None and action not in ACTIONS:
             raise BadInput(problem=f"action must be one of {', '.join(ACTIONS)}, not {action[:100]!r}.")
         return await self._store.list_records(
-            action=action, storage_class=storage_class, since=since, until=until, before=before, limit=limit
+            principal.account_id,
+            of_host=principal.is_operator,
+            action=action,
+            storage_class=storage_class,
+            since=since,
+            until=until,
+            before=before,
+            limit=limit,
         )
+
+
+def _key(principal: Principal | None, action: str) -> _Key:
+    actor = principal or EASEL
+    return _Key(actor.account_id, actor.actor_id, action)
 
 
 def _describe(problem: BaseException) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from easel.core.action.approval import refuse_another
 from easel.core.action.argument_warnings import find_argument_warnings
 from easel.core.action.policy import Definitions, check_reach, check_templates, collect_problems
 from easel.core.action.timeouts import timeout_warnings
@@ -14,7 +15,7 @@ from easel.core.canvas.actions import Confirm, PatchState
 from easel.core.canvas.canvas import parse_title, require_agent_id, require_canvas_id, require_session_key
 from easel.core.canvas.content import has_limited_reach
 from easel.core.canvas.spec import CanvasSpec, Refresh, SpecLimits, check_state_size, parse_spec, read_spec
-from easel.core.principal import Principal
+from easel.core.principal import Principal, is_shared
 from easel.core.problems import Problems
 from easel.core.stream.payload_limit import OffloadedValue, offload_large_values
 from easel.core.values.patch import check_patch_names
@@ -93,6 +94,9 @@ class DraftChecker:
         for action_id, action in parsed.actions.items():
             if isinstance(action, PatchState):
                 problems.take(None, check_patch_names, action.patch, f"actions.{action_id}.patch")
+        if not is_shared(principal):
+            for action_id, action in parsed.actions.items():
+                problems.take(None, refuse_another, action, f"actions.{action_id}.approval")
         definitions = await self.definitions(principal)
         collect_problems(parsed, definitions, problems, floor=self._floor)
         problems.raise_all("The spec")

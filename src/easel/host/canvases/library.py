@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from easel.core.access import check_may_delete
 from easel.core.action.hints import agree_to_hints, find_weakened, remember_hints
 from easel.core.canvas.actions import Confirm
 from easel.core.canvas.canvas import (
@@ -23,6 +24,7 @@ from easel.core.canvas.canvas import (
     require_session_key,
     to_ms,
 )
+from easel.core.canvas.consent import NO_CONSENT, consent_to, why_not_alone, why_not_secrets
 from easel.core.canvas.content import (
     ONLY_PEOPLE_ACCEPT,
     ContentWrite,
@@ -163,6 +165,10 @@ class CanvasLibrary:
             raise Forbidden(problem=ONLY_PEOPLE_ACCEPT)
         agent_id = DEFAULT_AGENT_ID if draft.agent_id is None else draft.agent_id
         spec = NEW_SPEC if checked.spec is None else checked.spec
+        problem = why_not_secrets(NO_CONSENT, spec, principal)
+        if draft.is_accepted and problem:
+            raise Forbidden(problem=f"accepted: {problem}")
+        is_accepted = may_accept(principal) and draft.is_accepted is not False and not problem
         state = spec.get("state", {}) if checked.state is None else checked.state  # CV-17
         title = choose_title(draft.title, spec, {}, checked.canvas_id) or checked.canvas_id
         assets = await self._assets.store(
@@ -178,7 +184,9 @@ class CanvasLibrary:
             owner_session_key=resolve_session_key(draft.owner_session_key, agent_id),
             assets=assets,
             refreshes=checked.refreshes or [],
-            is_accepted=may_accept(principal) and draft.is_accepted is not False,
+            is_accepted=is_accepted,
+            consent=consent_to(spec) if is_accepted else NO_CONSENT,
+            created_by=principal.responsible,
             written_by=principal.author,
             tool_hints={}
             if checked.parsed is None
@@ -324,6 +332,8 @@ class CanvasLibrary:
             canvas, spec = snapshot.canvas, parsed.spec
             if not parsed.is_of(canvas) or not canvas.spec_revision <= revision <= canvas.revision:
                 raise RevisionConflict(canvas=canvas_id, expected=revision, currentRevision=canvas.revision)
+            if problem := why_not_alone(canvas, canvas.spec, principal):
+                raise Forbidden(problem=problem)
             if created_ms not in (None, to_ms(canvas.created_at)):
                 raise InputConflict(path="The canvas")
             if weakened not in (None, find_weakened(canvas.tool_hints, spec, definitions)):
@@ -372,14 +382,15 @@ class CanvasLibrary:
         *,
         agent_id: str | None = None,
     ) -> None:
-        """Delete a canvas. Raises `NotFound`, or `RevisionConflict` at another revision.
+        """Delete a canvas, with its document. Raises `NotFound`, or `RevisionConflict` at another revision.
 
-        A canvas of another agent than `agent_id` is not found. RS-67
+        Raises `Forbidden` for a member who did not make it. RS-76. A canvas of another agent than `agent_id` is not found. RS-67
         """
 
         def check(snapshot: CanvasSnapshot) -> None:
             if agent_id not in (None, snapshot.canvas.agent_id):
                 raise NotFound(what="canvas", id=canvas_id)
+            check_may_delete(principal, "canvas", snapshot.canvas.created_by)
             check_revision(snapshot.canvas, expected_revision)
 
         try:

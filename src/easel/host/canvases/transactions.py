@@ -13,6 +13,7 @@ from functools import partial
 from typing import TypeVar
 
 from easel.core.canvas.canvas import CanvasSnapshot, Change, NewCanvas, parse_canvas_id
+from easel.core.canvas.consent import consent_after
 from easel.core.canvas.differences import Difference, describe_change, describe_creation
 from easel.core.canvas.events import CanvasEvents
 from easel.core.canvas.unreviewed import unreviewed_after
@@ -74,7 +75,7 @@ class CanvasTransactions:
             lambda record: self._canvases.change(account_id, name, record, seconds=seconds),
             decide,
             partial(self._artifacts.store, account_id),
-            complete=partial(_with_unreviewed, principal),
+            complete=partial(_complete, principal),
             is_repeatable=is_repeatable,
         )
         before, change, outcome = done.before, done.change, done.after
@@ -129,10 +130,15 @@ def events_for(principal: Principal, canvas_id: str) -> CanvasEvents:
     return CanvasEvents.by(principal, CanvasId(canvas_id), event_id=new_event_id())
 
 
-def _with_unreviewed(principal: Principal, before: CanvasSnapshot, change: Decided) -> Decided:
-    if change is None or (change.state is None and not change.is_accepted):
+def _complete(principal: Principal, before: CanvasSnapshot, change: Decided) -> Decided:
+    """Return the change with what it does to the values and to the spec that persons reviewed. RS-73, RS-77"""
+    if change is None:
         return change
-    return replace(change, unreviewed=unreviewed_after(before.canvas, change, principal))
+    if change.state is not None or change.is_accepted:
+        change = replace(change, unreviewed=unreviewed_after(before.canvas, change, principal))
+    if change.spec is not None or change.is_accepted is not None:
+        change = replace(change, consent=consent_after(before.canvas, change, principal))
+    return change
 
 
 def _is_audited(change: Change) -> bool:

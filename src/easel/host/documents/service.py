@@ -19,7 +19,7 @@ from easel.core.document.document import (
     revision_of,
 )
 from easel.core.document.lease import Free, Held, Lease, preempt, release
-from easel.core.principal import Principal
+from easel.core.principal import Principal, is_shared
 from easel.core.stream.envelope import Envelope
 from easel.errors import BadInput, NotFound, TextConflict, TooLarge
 from easel.host.audit.audit import Audit
@@ -27,6 +27,10 @@ from easel.host.documents.transactions import DocumentTransactions
 from easel.ids import CanvasId, new_event_id
 
 EMPTY_REVISION = revision_of("")  # the first one of every document, which is neither a draft nor a version
+NEEDS_BASE = (
+    "base_revision_id: is required in a team: send the revision_id of the text that you edited, so that "
+    "nothing that another person wrote is lost."
+)
 SIZE_SETTING = "EASEL_MAX_DOCUMENT_BYTES"
 
 
@@ -62,9 +66,12 @@ class Documents:
     ) -> Document:
         """Save the text as a draft. A repeated save of the current text is not a conflict.
 
-        Raises `TextConflict` with the current text if `base_revision_id` is not the current revision. The
-        agent that edits the document loses its lease all the same, so that the next save can succeed. RS-49
+        In a team `base_revision_id` is required, so that nobody overwrites what they have not read. Raises
+        `TextConflict` with the current text if it is not the current revision. The agent that edits the
+        document loses its lease all the same, so that the next save can succeed. RS-49
         """
+        if base_revision_id is None and is_shared(principal):
+            raise BadInput(problem=NEEDS_BASE)
         check_text(text, self._max_bytes)
         return await self._write(principal, canvas_id, text, base_revision_id)
 

@@ -36,7 +36,6 @@ from easel.errors import (
     ToolFailed,
     Unavailable,
 )
-from easel.host.audit.audit import agent_of
 from easel.host.commits import Committed
 from easel.host.documents.answers import (
     CallFailed,
@@ -374,5 +373,4 @@ def _describe_lease(document: Document) -> dict[str, Any]:
 
 
 def _events_of(claim: Claim, canvas_id: CanvasId) -> CanvasEvents:
-    principal = agent_of(claim.account_id, claim.run_id)
-    return CanvasEvents.by(principal, canvas_id, event_id=new_event_id(), node_id="document")
+    return CanvasEvents.by(claim.agent, canvas_id, event_id=new_event_id(), node_id="document")

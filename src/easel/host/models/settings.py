@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from easel.core.canvas.actions import Approval
 from easel.core.model.choice import Provider
 from easel.core.model.settings import (
     NAMES,
@@ -27,7 +28,7 @@ from easel.core.model.settings import (
     server_of,
 )
 from easel.core.model.stored import EncryptedText, StoredSetting
-from easel.core.principal import Principal, PrincipalKind
+from easel.core.principal import Principal, PrincipalKind, is_shared
 from easel.core.stream.notifications import Notification, SettingsChanged
 from easel.core.validation import refuse
 from easel.errors import BadInput, Forbidden, SecretsUnavailable
@@ -104,6 +105,8 @@ class UserSettings:
         checked = {
             name: None if value is None else check_value(name, value) for name, value in changes.items()
         }
+        if checked.get("approval_by") == Approval.ANOTHER and not is_shared(principal):
+            refuse("approval_by", "cannot be `another` in your own account: there is no other person.")
         account_id = principal.account_id
         own = (await self._read(account_id)).own
         cleared = cleared_by(own, self._host, checked)
@@ -130,6 +133,10 @@ class UserSettings:
                 self._cache.clear()
             self._cache[account_id] = (read_at, found)
         return found
+
+    async def find_approval(self, account_id: AccountId) -> Approval:
+        """Return who may approve the calls of a team, at most a second old. RS-77"""
+        return (await self.find_model(account_id)).resolved.approval_by
 
     async def _read(self, account_id: AccountId) -> UserModel:
         rows = await self._store.read(account_id)
@@ -201,6 +208,8 @@ def _with_changes(values: ModelValues, changes: Mapping[str, str | None]) -> Mod
         typed["provider"] = Provider(typed["provider"])
     if typed.get("token_budget") is not None:
         typed["token_budget"] = int(typed["token_budget"])
+    if typed.get("approval_by") is not None:
+        typed["approval_by"] = Approval(typed["approval_by"])
     return replace(values, **typed)
 
 
@@ -217,6 +226,7 @@ def _to_shown(model: UserModel) -> ShownSettings:
         "base_url": choice.base_url or None,
         "reasoning_effort": choice.reasoning_effort or None,
         "token_budget": choice.token_budget,
+        "approval_by": model.resolved.approval_by.value,
     }
     return ShownSettings(values, sources, note)
 

@@ -1,4 +1,4 @@
-"""Departures: the work of people who left an account, or were disabled, is ended there. RS-76
+"""Departures: the work of former members and disabled people is ended. RS-76
 
 Their rights, tokens and nodes end in the transaction in which they leave, which also stores the departure.
 Owns the rest: their runs are cancelled and their questions end as refused. Each step may be repeated, and

@@ -6,6 +6,7 @@ from typing import Protocol
 
 from easel.core.audit.chain import ChainEnd, Checkpoint, Link
 from easel.core.audit.record import Entry, StorageClass
+from easel.ids import AccountId
 
 
 class AuditStore(Protocol):
@@ -41,7 +42,9 @@ class AuditStore(Protocol):
 
     async def list_records(
         self,
+        account_id: AccountId,
         *,
+        of_host: bool,
         action: str | None,
         storage_class: StorageClass | None,
         since: datetime | None,
@@ -49,7 +52,9 @@ class AuditStore(Protocol):
         before: int | None,
         limit: int,
     ) -> list[Link]:
-        """Return records below the `seq` in `before`, newest first.
+        """Return records of an account below the `seq` in `before`, newest first.
+
+        With `of_host`, also those that belong to no account.
 
         `since` is inclusive, `until` exclusive.
         """

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 from easel.core.action.execution import Execution, ExecutionStatus, StartedRun
 from easel.core.canvas.refresh import Due, Job
-from easel.ids import AccountId, CanvasId
+from easel.ids import AccountId, CanvasId, UserId
 
 
 class ExecutionStore(Protocol):
@@ -36,13 +36,15 @@ class ExecutionStore(Protocol):
         """
         ...
 
-    async def find_orphaned(
-        self, owner_ids: Sequence[str], asked_seconds: float, limit: int
-    ) -> list[Execution]:
-        """Return orphaned executions, and those that have waited `asked_seconds` for a confirmation.
+    async def find_orphaned(self, owner_ids: Sequence[str], limit: int) -> list[Execution]:
+        """Return orphaned executions, and those whose confirmation was not answered in time.
 
         A running execution is orphaned if its claim has expired or belongs to one of `owner_ids`.
         """
+        ...
+
+    async def has_other_approver(self, account_id: AccountId, user_id: UserId) -> bool:
+        """Return whether a team has another enabled member who may approve. RS-77"""
         ...
 
     async def adopt(

@@ -12,10 +12,10 @@ from easel.ids import AccountId, RunId, UserId
 class PeopleStore(Protocol):
     """People, teams, members and invitations.
 
-    A team keeps an admin who is not disabled: a change that would end the last one raises `LastAdmin`, unless it
-    names a `new_admin`, who becomes admin of each such team in the same transaction; `NotFound` if that person
-    does not exist or is disabled. A person who leaves an account, or is disabled, has a departure there, and
-    has lost their tokens there. RS-76
+    A team keeps an admin who is not disabled: a change that would end the last one raises `LastAdmin`, unless
+    it names a `new_admin`, who becomes admin of each such team in the same transaction; `NotFound` if that
+    person does not exist or is disabled. A person who leaves an account, or is disabled, has a departure
+    there, and has lost their tokens there. RS-76
     """
 
     async def add_person(
@@ -96,7 +96,7 @@ class PeopleStore(Protocol):
         ...
 
     async def find_invited(self, digest: str) -> Member | None:
-        """Return the person of an invitation, in their own account, unless it expired or they are disabled."""
+        """Return the person of an invitation that is valid, in their own account."""
         ...
 
     async def use_invitation(

@@ -1,5 +1,6 @@
 """Port of sessions: their store."""
 
+from collections.abc import Callable
 from datetime import datetime
 from typing import Protocol
 
@@ -8,14 +9,20 @@ from easel.core.session.message import StoredMessage
 from easel.core.session.session import Session
 from easel.core.stream.envelope import Provenance
 from easel.host.ports.streams import LogSource
-from easel.ids import AccountId, RunId, SessionId
+from easel.ids import AccountId, RunId, SessionId, UserId
 
 
 class SessionStore(LogSource, Protocol):
     """Sessions, their messages and their threads. Each change is appended to the log of the account."""
 
     async def create(
-        self, account_id: AccountId, session_id: SessionId, title: str | None, by: Provenance = BY_HOST
+        self,
+        account_id: AccountId,
+        session_id: SessionId,
+        title: str | None,
+        by: Provenance = BY_HOST,
+        *,
+        created_by: UserId | None = None,
     ) -> Session | None:
         """Create a session. Returns None if the id is taken.
 
@@ -36,9 +43,16 @@ class SessionStore(LogSource, Protocol):
     ) -> Session | None: ...
 
     async def delete(
-        self, account_id: AccountId, session_id: SessionId, by: Provenance = BY_HOST
+        self,
+        account_id: AccountId,
+        session_id: SessionId,
+        by: Provenance = BY_HOST,
+        *,
+        check: Callable[[UserId | None], None] = ...,
     ) -> list[RunId] | None:
         """Delete a session with its runs and messages. Their rows are purged later, see `DeletionStore`.
+
+        `check` gets who made the session while it is locked, and raises if it must not be deleted.
 
         The active run loses its claim. Returns the ids of the runs that had not ended, or None if there is no
         such session.

@@ -4,7 +4,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING
 
 from easel.core.run.run import Claim, ClaimLost
-from easel.errors import AttemptsExhausted, InternalError
+from easel.errors import AttemptsExhausted, Forbidden, InternalError
 from easel.host.runs.tool_loop import ReleaseRun
 from easel.ids import new_reference
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 # A worker that takes over its own run gets the attempt back, so failures to end it are counted here.
 MAX_FAILED_ENDS = 2
+STARTER_LEFT = "the person who started this run may not run agents in this account any more."
 
 
 class StopReason(Enum):
@@ -40,6 +41,8 @@ class ClaimedRun:
             raise ClaimLost
         if self.stop_reason is StopReason.RELEASE:
             raise ReleaseRun
+        if not self.claim.may_act:
+            raise Forbidden(problem=STARTER_LEFT)
         if self.claim.is_exhausted:
             raise AttemptsExhausted(attempts=self.claim.max_attempts)
         if self._failed_ends > MAX_FAILED_ENDS:

@@ -13,7 +13,7 @@ from easel.core.run.deltas import shorten
 from easel.core.run.run import Claim, ClaimLost
 from easel.core.run.status import Status
 from easel.errors import HostError, InternalError, RunTimedOut
-from easel.host.audit.audit import Audit, agent_of
+from easel.host.audit.audit import Audit
 from easel.host.metrics import RUNS_ENDED
 from easel.host.ports import ArtifactAccess, RunStore
 from easel.host.runs.claimed_run import ClaimedRun, StopReason
@@ -95,7 +95,7 @@ class RunExecution:
 
     def _report_failure(self, claim: Claim, problem: Exception) -> str:
         """Log and audit why a run failed. Returns the reason that its user is shown."""
-        principal, subject = agent_of(claim.account_id, claim.run_id), claim.run_id
+        principal, subject = claim.agent, claim.run_id
         if isinstance(problem, HostError):
             self._audit.record_exception(principal, "run.failed", problem, subject=subject)
             # A model provider's error message may quote the API key or the whole request.

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from easel.core.principal import Principal
+from easel.core.principal import Principal, Role
 from easel.core.run.batch import QueueDepth
 from easel.core.run.conversation import Usage
 from easel.core.run.events import RunEvents, message_of_unstarted_run
@@ -104,6 +104,8 @@ class RunQueue:
             make_title(text),
             light.attachments,
             session_change_by(principal, run_id),
+            started_by=principal.responsible,
+            started_role=Role.MEMBER if principal.responsible is None else principal.role,
         )
 
     async def get(self, principal: Principal, run_id: str) -> Run:

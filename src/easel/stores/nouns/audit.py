@@ -3,8 +3,9 @@
 from datetime import datetime
 
 from easel.core.audit.chain import ChainEnd, ChainPosition, Checkpoint, Link
-from easel.core.audit.record import StorageClass
+from easel.core.audit.record import HOST, StorageClass
 from easel.core.stream.log import LAST_CURSOR
+from easel.ids import AccountId
 from easel.stores.nouns.statements import Statements, Steps
 
 MAX_COMPARED = 10_000  # newest records among which a repeated entry is searched
@@ -35,7 +36,9 @@ class SqlAudit:
 
     async def list_records(
         self,
+        account_id: AccountId,
         *,
+        of_host: bool,
         action: str | None,
         storage_class: StorageClass | None,
         since: datetime | None,
@@ -45,6 +48,8 @@ class SqlAudit:
     ) -> list[Link]:
         rows = await self._sql.rows(
             "list_records" if action is None else "list_records_of_action",
+            account_id=account_id,
+            host_id=HOST if of_host else None,
             action=action,
             storage_class=storage_class.value if storage_class else None,
             since=since,

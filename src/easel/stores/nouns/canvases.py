@@ -238,7 +238,7 @@ def _store_transition(transition: Transition, stored: Row, seconds: float) -> St
     execution, limit = transition.execution, transition.pending_limit
     if limit is not None:
         ids = {"account_id": execution.account_id, "canvas_id": execution.canvas_id}
-        [pending] = yield "count_pending_executions", {**ids, "seconds": limit.seconds}
+        [pending] = yield "count_pending_executions", ids
         limit.check(pending["waiting"])
     arguments: dict[str, Any] = transition_arguments(transition, stored["revision"], stored["last_seq"])
     is_new = transition.from_status is None

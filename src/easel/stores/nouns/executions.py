@@ -9,7 +9,7 @@ from typing import Any
 from easel.core.action.execution import Execution, ExecutionStatus, StartedRun
 from easel.core.canvas.refresh import Due, Job
 from easel.core.stream.json_text import to_json
-from easel.ids import AccountId, CanvasId
+from easel.ids import AccountId, CanvasId, UserId
 from easel.stores.nouns.statements import Statements
 from easel.stores.rows.canvases import to_execution
 
@@ -54,12 +54,8 @@ class SqlExecutions:
         )
         return {row["event_id"] for row in rows}
 
-    async def find_orphaned(
-        self, owner_ids: Sequence[str], asked_seconds: float, limit: int
-    ) -> list[Execution]:
-        rows = await self._sql.rows(
-            "orphaned_executions", owner_ids=list(owner_ids), asked_seconds=asked_seconds, limit=limit
-        )
+    async def find_orphaned(self, owner_ids: Sequence[str], limit: int) -> list[Execution]:
+        rows = await self._sql.rows("orphaned_executions", owner_ids=list(owner_ids), limit=limit)
         return [to_execution(row) for row in rows]
 
     async def adopt(
@@ -68,6 +64,10 @@ class SqlExecutions:
         ids = {"account_id": orphan.account_id, "event_id": orphan.event_id, "owner_ids": list(owner_ids)}
         row = await self._sql.row("adopt_execution", owner_id=owner_id, seconds=seconds, **ids)
         return StartedRun(row["run_id"], row["seconds"]) if row else None
+
+    async def has_other_approver(self, account_id: AccountId, user_id: UserId) -> bool:
+        [row] = await self._sql.rows("other_approver", account_id=account_id, user_id=user_id)
+        return bool(row["found"])
 
     async def other_active_owners(self, owner_id: str) -> list[str]:
         return [row["owner_id"] for row in await self._sql.rows("other_active_owners", owner_id=owner_id)]

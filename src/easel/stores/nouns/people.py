@@ -188,7 +188,6 @@ class SqlPeople:
             if not taken:
                 return None
             user = {"user_id": taken[0]["user_id"]}
-            yield "remove_invitations", user
             yield "end_sign_ins", {**user, "kept": ""}
             password = {"password_hash": password_hash, "display_name": display_name}
             [row] = yield "set_first_password", {**user, **password}

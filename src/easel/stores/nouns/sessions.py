@@ -1,6 +1,6 @@
 """Sessions, their messages and their threads. The rules are in the statements of `sessions.sql`."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
 from easel.core.session.events import BY_HOST, CREATED, REMOVED, RENAMED, session_event
@@ -9,12 +9,16 @@ from easel.core.session.session import Session
 from easel.core.stream.envelope import Provenance
 from easel.core.stream.json_text import to_json
 from easel.core.stream.log import LAST_CURSOR, Bounds, LoggedEvent
-from easel.ids import AccountId, RunId, SessionId, scoped_key
+from easel.ids import AccountId, RunId, SessionId, UserId, scoped_key
 from easel.stores.nouns.deletions import SqlDeletions
 from easel.stores.nouns.statements import Statements, Steps
 from easel.stores.rows.runs import search_pattern, split_key, to_events, to_message, to_session
 
 Listed = Mapping[str, str | None]  # the ids and the title of a session
+
+
+def _may_delete(_created_by: UserId | None, /) -> None:
+    """Allow any deletion: the caller has checked it."""
 
 
 class SqlSessions:
@@ -23,9 +27,16 @@ class SqlSessions:
         self._deletions = deletions
 
     async def create(
-        self, account_id: AccountId, session_id: SessionId, title: str | None, by: Provenance = BY_HOST
+        self,
+        account_id: AccountId,
+        session_id: SessionId,
+        title: str | None,
+        by: Provenance = BY_HOST,
+        *,
+        created_by: UserId | None = None,
     ) -> Session | None:
-        listed = {"account_id": account_id, "session_id": session_id, "title": title}
+        ids = {"account_id": account_id, "session_id": session_id}
+        listed = {**ids, "title": title, "created_by": created_by}
         created = await self._sql.transaction(_change("create_session", CREATED, listed, by))
         if created is None:  # it exists, or is deleted and not purged yet, perhaps just purged by a worker
             await self._deletions.finish_session(account_id, session_id)
@@ -57,9 +68,15 @@ class SqlSessions:
         return await self._sql.transaction(_change("rename_session", RENAMED, listed, by))
 
     async def delete(
-        self, account_id: AccountId, session_id: SessionId, by: Provenance = BY_HOST
+        self,
+        account_id: AccountId,
+        session_id: SessionId,
+        by: Provenance = BY_HOST,
+        *,
+        check: Callable[[UserId | None], None] = _may_delete,
     ) -> list[RunId] | None:
-        return await self._sql.transaction(_delete({"account_id": account_id, "session_id": session_id}, by))
+        ids = {"account_id": account_id, "session_id": session_id}
+        return await self._sql.transaction(_delete(ids, by, check))
 
     async def list_messages(
         self, account_id: AccountId, session_id: SessionId, *, before: int | None, limit: int
@@ -107,9 +124,12 @@ def _change(name: str, event_type: str, listed: Listed, by: Provenance) -> Steps
     return to_session(rows[0])
 
 
-def _delete(ids: Mapping[str, str], by: Provenance) -> Steps[list[RunId] | None]:
-    if not (yield "lock_session", ids):
+def _delete(
+    ids: Mapping[str, str], by: Provenance, check: Callable[[UserId | None], None]
+) -> Steps[list[RunId] | None]:
+    if not (found := (yield "lock_session", ids)):
         return None
+    check(found[0]["created_by"])
     runs = yield "unfinished_run_ids", ids
     yield "end_active_run", ids
     [marked] = yield "mark_session", ids

@@ -22,6 +22,8 @@ def enqueue_arguments(new: NewRun) -> dict[str, Any]:
         "idempotency_key": new.idempotency_key,
         "request_digest": new.request_digest,
         "input_attachments": to_stored_attachments(new.input_attachments),
+        "started_by": new.started_by,
+        "started_role": new.started_role.value,
         "title": new.title,
         "session_event": session_event(CREATED, new.session_id, new.title, new.by).json,
         "ended_lease": ENDED_BY_MESSAGE.json,

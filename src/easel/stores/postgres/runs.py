@@ -23,7 +23,7 @@ from easel.stores.postgres.documents import SQL as DOCUMENTS_SQL
 from easel.stores.postgres.documents import preempt_run
 from easel.stores.postgres.run_arguments import append_arguments, closing_arguments, enqueue_arguments
 from easel.stores.postgres.statements import PostgresStatements, run_steps
-from easel.stores.rows.runs import from_stored_attachments, to_run
+from easel.stores.rows.runs import from_stored_attachments, role_of_run, to_run
 
 if TYPE_CHECKING:
     from easel.stores.postgres.database import Connection, PostgresDatabase
@@ -345,4 +345,5 @@ def _opening_arguments(event: Envelope | None) -> dict[str, str | None]:
 def _to_claim(worker_id: WorkerId, row: Any) -> Claim:
     columns: dict[str, Any] = dict(row)
     columns["input_attachments"] = from_stored_attachments(columns["input_attachments"])
+    columns["role"] = role_of_run(columns["started_by"], columns.pop("started_role"), columns.pop("role_now"))
     return Claim(worker_id=worker_id, **columns)

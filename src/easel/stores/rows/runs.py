@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from easel.core.principal import Role, lower_role
 from easel.core.run.run import Run
 from easel.core.run.status import Status
 from easel.core.session.message import StoredMessage, read_content
@@ -37,6 +38,16 @@ def to_run(row: Row) -> Run:
     columns["status"] = Status(columns["status"])
     columns["input_attachments"] = from_stored_attachments(columns["input_attachments"])
     return Run(**columns)
+
+
+def role_of_run(started_by: str | None, started_role: str, role_now: str | None) -> Role | None:
+    """Return the role of a run's agent: no higher than when it was started, and than its starter's now. RS-76
+
+    None: the person who started it has left the account. Easel itself has no role that could change.
+    """
+    if started_by is None:
+        return Role(started_role)
+    return None if role_now is None else lower_role(Role(started_role), Role(role_now))
 
 
 def to_stored_attachments(attachments: Sequence[Marker]) -> str | None:

@@ -25,6 +25,7 @@ from easel.stores.rows.runs import (
     OUTSIDE_THREAD,
     event_columns,
     from_stored_attachments,
+    role_of_run,
     to_run,
     to_stored_attachments,
 )
@@ -210,7 +211,8 @@ def _enqueue(connection: sqlite3.Connection, new: NewRun, now: int) -> Enqueued 
     account_seq: int | None = None
     session = fetch_one(connection, "continue_session", now=now, spoken=spoken, **key)
     if session is None:
-        session = fetch_one(connection, "open_session", now=now, title=new.title, spoken=spoken, **key)
+        opening = {"title": new.title, "spoken": spoken, "started_by": new.started_by}
+        session = fetch_one(connection, "open_session", now=now, **opening, **key)
         if session is None:
             return None
         account_seq = run_steps(connection, SESSIONS_SQL, append_event(CREATED, listed, new.by), now)
@@ -227,6 +229,8 @@ def _enqueue(connection: sqlite3.Connection, new: NewRun, now: int) -> Enqueued 
         idempotency_key=new.idempotency_key,
         request_digest=new.request_digest,
         input_attachments=to_stored_attachments(new.input_attachments),
+        started_by=new.started_by,
+        started_role=new.started_role.value,
         queue_no=numbers["queue_no"],
         turn_no=numbers["turn_no"] if has_turn else None,
         turn_at=now if has_turn else None,
@@ -332,6 +336,18 @@ def _to_claim(connection: sqlite3.Connection, worker_id: WorkerId, row: Row) -> 
     session = {"account_id": row["account_id"], "session_id": row["session_id"]}
     newest = connection.execute(DOCUMENTS_SQL["list_newest_documents"].sql, {**session, "limit": 1})
     has_document = bool(newest.fetchall())
+    columns["role"] = role_of_run(
+        row["started_by"], columns.pop("started_role"), _role_of_starter(connection, row)
+    )
     return Claim(
         worker_id=worker_id, cancel_requested=is_cancel_requested(row), has_document=has_document, **columns
     )
+
+
+def _role_of_starter(connection: sqlite3.Connection, row: Row) -> str | None:
+    """Return the role that the person who started the run has in its account now, None for no role."""
+    if row["started_by"] in (None, row["account_id"]):  # a person is admin of their own account
+        return None if row["started_by"] is None else "admin"
+    ids = {"account_id": row["account_id"], "started_by": row["started_by"]}
+    found = fetch_one(connection, "role_of_starter", **ids)
+    return None if found is None else found["role"]

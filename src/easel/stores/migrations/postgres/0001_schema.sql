@@ -23,6 +23,7 @@ create table people (
   -- argon2id; null: the person signs in by a token or by OpenID Connect.
   password_hash text
 );
+create index people_operators_idx on people(user_id) where is_operator;
 -- The members of teams. A person is admin of their own account, without a row.
 create table team_members (
   account_id text not null references accounts(account_id) on delete cascade,
@@ -41,6 +42,7 @@ create table departures (
   left_at timestamptz not null default clock_timestamp(),
   primary key (account_id, user_id)
 );
+create index departures_left_idx on departures(left_at);
 -- The identities of persons at providers of OpenID Connect. A deleted person's identity stays: it cannot come
 -- back as somebody else without an invitation.
 create table identities (
@@ -172,6 +174,8 @@ create index auth_user_idx on auth(user_id);
 create table sessions (
   account_id text not null references accounts(account_id) on delete cascade,
   session_id text not null, title text,
+  -- The person who made it, or who answers for the program that did. Null: Easel itself.
+  created_by text,
   -- The run that has the turn. Enqueueing and ending a run both lock this row, so each sees the other.
   active_run_id text,
   -- The worker that ended the last run, which the next run prefers.
@@ -226,6 +230,11 @@ create table runs (
   turn_no bigint, turn_at timestamptz,
   -- The worker that may claim the run first, for a moment after turn_at; null means any.
   preferred_worker text,
+  -- The person who started the run, or who answers for the program that did, and the role of that principal.
+  -- Null: Easel itself. The agent of the run never has more rights.
+  started_by text,
+  started_role text not null default 'member'
+    constraint started_role_is_known check (started_role in ('viewer', 'member', 'admin')),
   -- The digest detects a key that is reused for another request.
   idempotency_key text, request_digest text,
   foreign key (account_id, session_id) references sessions(account_id, session_id) on delete cascade,
@@ -344,6 +353,10 @@ create table canvases (
   -- The paths of the state with values that no person wrote since a person accepted the canvas: a JSON object
   -- of JSON pointers and authors.
   unreviewed text not null default '{}',
+  -- What the members accepted last, which one of them may not change alone; see `core.canvas.consent`.
+  consent text not null default '{}',
+  -- The person who made it, or who answers for the program that did. Null: Easel itself.
+  created_by text,
   -- The log has the events from oldest_seq to last_seq.
   oldest_seq bigint not null default 1, last_seq bigint not null default 0,
   created_at timestamptz not null default now(), updated_at timestamptz not null default now(),
@@ -453,6 +466,8 @@ create table executions (
   -- The position of the canvas's log at which the execution was stored.
   log_seq bigint not null default 0,
   created_at timestamptz not null default clock_timestamp(), started_at timestamptz, ended_at timestamptz,
+  -- Until when a person can answer the question, if it was asked.
+  answer_until timestamptz,
   -- The claim of the instance that runs it.
   owner_id text, lease_until timestamptz,
   primary key (account_id, event_id),
@@ -467,7 +482,7 @@ create unique index executions_request_idx on executions(account_id, canvas_id, 
   where request_id is not null;
 create index executions_running_idx on executions(lease_until) where status = 'running';
 -- Executions that wait for a confirmation.
-create index executions_waiting_idx on executions(account_id, canvas_id, created_at) where status = 'asked';
+create index executions_waiting_idx on executions(account_id, canvas_id, answer_until) where status = 'asked';
 create index executions_ended_idx on executions(ended_at) where ended_at is not null;
 create index executions_log_idx on executions(account_id, canvas_id, log_seq);
 
@@ -665,7 +680,8 @@ create table audit (
   record text not null,
   hash text not null
 );
-create index audit_action_idx on audit(action, seq);
+create index audit_account_idx on audit(account_id, seq);
+create index audit_action_idx on audit(account_id, action, seq);
 -- The end of the chain. Its lock orders the records.
 create table audit_head (
   only_row boolean primary key default true check (only_row),
@@ -764,7 +780,8 @@ end $$;
 -- each page of a log would read and sort the whole log. Assume 50 events per run.
 alter table run_events alter column run_id set (n_distinct = -0.02);
 -- If there are few actions, it seems best to read all records from the newest on until a page of one action
--- is found, which never ends for a rare action. Assume 100 records per action.
+-- is found, which never ends for a rare action. Assume 100 records per action. The same for few accounts.
+alter table audit alter column account_id set (n_distinct = -0.01);
 alter table audit alter column action set (n_distinct = -0.01);
 -- If all rows have one status, the index on the status seems useless, but a listing of another status needs
 -- it.

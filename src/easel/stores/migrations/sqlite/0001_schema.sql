@@ -20,6 +20,7 @@ create table people (
   is_operator integer not null default 0 check (is_operator in (0, 1)),
   display_name text, password_hash text
 ) strict;
+create index people_operators_idx on people(user_id) where is_operator;
 create table team_members (
   account_id text not null references accounts(account_id) on delete cascade,
   user_id text not null references people(user_id) on delete cascade,
@@ -35,6 +36,7 @@ create table departures (
   left_at integer not null default (cast((julianday('now') - 2440587.5) * 86400000000 as integer)),
   primary key (account_id, user_id)
 ) strict, without rowid;
+create index departures_left_idx on departures(left_at);
 create table identities (
   issuer text not null, subject text not null,
   user_id text not null,
@@ -150,7 +152,7 @@ create index auth_user_idx on auth(user_id);
 
 create table sessions (
   account_id text not null references accounts(account_id) on delete cascade,
-  session_id text not null, title text, active_run_id text, last_worker_id text,
+  session_id text not null, title text, created_by text, active_run_id text, last_worker_id text,
   oldest_thread_seq integer not null default 1, last_thread_seq integer not null default 0,
   last_message_at integer not null default (cast((julianday('now') - 2440587.5) * 86400000000 as integer)),
   created_at integer not null default (cast((julianday('now') - 2440587.5) * 86400000000 as integer)),
@@ -186,6 +188,9 @@ create table runs (
   oldest_seq integer not null default 1, last_seq integer not null default 0,
   batch_no integer not null default 0, batch_seq integer not null default 0,
   queue_no integer not null, turn_no integer, turn_at integer, preferred_worker text,
+  started_by text,
+  started_role text not null default 'member'
+    constraint started_role_is_known check (started_role in ('viewer', 'member', 'admin')),
   idempotency_key text, request_digest text,
   foreign key (account_id, session_id) references sessions(account_id, session_id) on delete cascade,
   constraint status_is_known check (status in ('queued', 'running', 'completed', 'failed', 'cancelled')),
@@ -274,6 +279,7 @@ create table canvases (
   is_accepted integer not null default 1 check (is_accepted in (0, 1)),
   tool_hints text, written_by text, written_at integer, titled_by text,
   unreviewed text not null default '{}',
+  consent text not null default '{}', created_by text,
   oldest_seq integer not null default 1, last_seq integer not null default 0,
   created_at integer not null default (cast((julianday('now') - 2440587.5) * 86400000000 as integer)),
   updated_at integer not null default (cast((julianday('now') - 2440587.5) * 86400000000 as integer)),
@@ -353,7 +359,7 @@ create table executions (
   actor text not null, confirmed_by text,
   tool text, resolved text, answer text,
   revision integer, log_seq integer not null default 0,
-  created_at integer not null, started_at integer, ended_at integer,
+  created_at integer not null, started_at integer, ended_at integer, answer_until integer,
   owner_id text, lease_until integer,
   primary key (account_id, event_id),
   foreign key (account_id, canvas_id) references canvases(account_id, canvas_id) on delete cascade,
@@ -366,7 +372,7 @@ create index executions_status_idx on executions(account_id, canvas_id, status, 
 create unique index executions_request_idx on executions(account_id, canvas_id, request_id)
   where request_id is not null;
 create index executions_running_idx on executions(lease_until) where status = 'running';
-create index executions_waiting_idx on executions(account_id, canvas_id, created_at) where status = 'asked';
+create index executions_waiting_idx on executions(account_id, canvas_id, answer_until) where status = 'asked';
 create index executions_ended_idx on executions(ended_at) where ended_at is not null;
 create index executions_log_idx on executions(account_id, canvas_id, log_seq);
 
@@ -539,7 +545,8 @@ create table audit (
   storage_class text not null constraint class_is_known check (storage_class in ('ops', 'audit')),
   action text not null, record text not null, hash text not null
 ) strict;
-create index audit_action_idx on audit(action, seq);
+create index audit_account_idx on audit(account_id, seq);
+create index audit_action_idx on audit(account_id, action, seq);
 create table audit_head (
   only_row integer not null primary key default 1 check (only_row = 1),
   last_seq integer not null, last_hash text not null

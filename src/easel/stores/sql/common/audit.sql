@@ -22,26 +22,55 @@ select
  limit :limit;
 
 -- name: list_records
--- List records, newest first. All filters are applied before the limit.
-select
-  -- include: link
-  from audit
- where seq < :before
-   and (:storage_class::text is null or storage_class = :storage_class)
-   and (:since::timestamptz is null or at >= :since)
-   and (:until::timestamptz is null or at < :until)
+-- List the records of an account and, for an operator of the host, those that belong to no account (else
+-- `host_id` is null), newest first. All filters are applied before the limit.
+select * from (
+select * from (
+  select
+    -- include: link
+    from audit
+   where account_id = :account_id and seq < :before
+     and (:storage_class::text is null or storage_class = :storage_class)
+     and (:since::timestamptz is null or at >= :since)
+     and (:until::timestamptz is null or at < :until)
+   order by seq desc limit :limit) as own
+union all
+select * from (
+  select
+    -- include: link
+    from audit
+   where account_id = :host_id and seq < :before
+     and (:storage_class::text is null or storage_class = :storage_class)
+     and (:since::timestamptz is null or at >= :since)
+     and (:until::timestamptz is null or at < :until)
+   order by seq desc limit :limit) as of_host
+) as listed
  order by seq desc
  limit :limit;
 
 -- name: list_records_of_action
--- List the records of one action, newest first. This separate statement uses the index on the action.
-select
-  -- include: link
-  from audit
- where action = :action and seq < :before
-   and (:storage_class::text is null or storage_class = :storage_class)
-   and (:since::timestamptz is null or at >= :since)
-   and (:until::timestamptz is null or at < :until)
+-- List the records of one action, as above. This separate statement uses the index on the action.
+select * from (
+select * from (
+  select
+    -- include: link
+    from audit
+   where account_id = :account_id and action = :action and seq < :before
+     and (:storage_class::text is null or storage_class = :storage_class)
+     and (:since::timestamptz is null or at >= :since)
+     and (:until::timestamptz is null or at < :until)
+   order by seq desc limit :limit) as own
+union all
+select * from (
+  select
+    -- include: link
+    from audit
+   where account_id = :host_id and action = :action and seq < :before
+     and (:storage_class::text is null or storage_class = :storage_class)
+     and (:since::timestamptz is null or at >= :since)
+     and (:until::timestamptz is null or at < :until)
+   order by seq desc limit :limit) as of_host
+) as listed
  order by seq desc
  limit :limit;
 

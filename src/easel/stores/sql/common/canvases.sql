@@ -68,18 +68,20 @@ delete from canvas_refreshes where account_id = :account_id and canvas_id = :can
 -- Count the executions of a canvas that wait for a confirmation and have not expired.
 select count(*) as waiting from executions
  where account_id = :account_id and canvas_id = :canvas_id and status = 'asked'
-   and created_at > clock_timestamp() - make_interval(secs => :seconds);
+   and answer_until > clock_timestamp();
 
 -- name: start_execution
 -- Store a new execution. Stores nothing if an execution with its request id exists. CV-36
 insert into executions (account_id, canvas_id, event_id, action_id, request_id, request_digest, status,
                         actor, tool, resolved, answer, revision, owner_id, log_seq,
-                        created_at, started_at, ended_at, lease_until)
+                        created_at, started_at, ended_at, answer_until, lease_until)
 values (:account_id, :canvas_id, :event_id, :action_id, :request_id, :request_digest, :status,
         :actor::text::json, :tool, :resolved::text::json, :answer::text::json,
         :revision, :owner_id, :log_seq, clock_timestamp(),
         case when :status::text <> 'asked' then clock_timestamp() end,
         case when :status::text in ('completed', 'failed', 'refused') then clock_timestamp() end,
+        case when :status::text = 'asked'
+             then clock_timestamp() + make_interval(secs => :answer_seconds) end,
         case when :status::text = 'running' then clock_timestamp() + make_interval(secs => :seconds) end)
 on conflict do nothing
 returning event_id;

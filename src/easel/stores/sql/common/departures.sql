@@ -1,8 +1,8 @@
 -- name: list_departures
--- List those who left an account and whose runs and questions there are still to be ended.
+-- List departures, the first one at the beginning.
 select account_id, user_id, left_at,
        extract(epoch from clock_timestamp() - left_at)::float8 as seconds
-  from departures order by left_at limit :limit;
+  from departures where left_at <= clock_timestamp() order by left_at limit :limit;
 
 -- define: is_member
 -- Whether the person is in the account now, and not disabled.
@@ -20,7 +20,7 @@ select run_id from runs
    and (created_at <= :left_at or not
         -- include: is_member
        )
- order by queue_no limit :limit;
+ limit :limit;
 
 -- name: list_questions_to_end
 -- List executions that wait for a confirmation and that a person who left asked for, or a program of theirs.
@@ -30,7 +30,7 @@ select event_id from executions
    and (created_at <= :left_at or not
         -- include: is_member
        )
- order by event_id limit :limit;
+ limit :limit;
 
 -- name: finish_departure
 -- Remove a departure, unless the person left again since.

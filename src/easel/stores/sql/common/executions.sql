@@ -7,7 +7,7 @@
 -- The columns of an execution, without its resolved call and its answer, which can be large.
 account_id, canvas_id, event_id, action_id, request_id, request_digest, status, actor::text as actor, tool,
 owner_id, confirmed_by, revision, created_at, started_at, ended_at,
-extract(epoch from clock_timestamp() - created_at)::float8 as age_seconds;
+extract(epoch from answer_until - clock_timestamp())::float8 as answer_seconds;
 
 -- name: get_execution
 -- Return one execution of this account.
@@ -58,10 +58,10 @@ select * from (
     -- include: execution_columns
          , null as resolved, null as answer
     from executions
-   where status = 'asked' and created_at <= clock_timestamp() - make_interval(secs => :asked_seconds)
+   where status = 'asked' and answer_until <= clock_timestamp()
      and
      -- include: canvas_is_live
-   order by created_at limit :limit) as unanswered;
+   order by answer_until limit :limit) as unanswered;
 
 -- name: adopt_execution
 -- Claim an orphaned execution that has started a run, and return that run. The idempotency key of the run is
@@ -80,6 +80,12 @@ returning (select run_id from runs r
             where r.account_id = executions.account_id
               and r.idempotency_key = executions.event_id) as run_id,
           extract(epoch from clock_timestamp() - started_at)::float8 as seconds;
+
+-- name: other_approver
+-- Return whether another member of a team may approve what this person asked for. RS-77
+select exists (select 1 from team_members m
+                where m.account_id = :account_id and m.user_id <> :user_id and m.role <> 'viewer'
+                  and (select a.disabled_at is null from accounts a where a.account_id = m.user_id)) as found;
 
 -- name: other_active_owners
 -- List the other instances that own running executions.

@@ -12,17 +12,19 @@ select count(*) as people from accounts where kind = 'person' and deleted_at is 
 
 -- name: list_people
 -- List the people who are not deleted, also disabled ones, by name.
-select p.user_id, p.display_name, p.is_operator, a.created_at, a.disabled_at
-  from people p join accounts a on a.account_id = p.user_id
- where p.user_id > :after and a.deleted_at is null
+select p.user_id, p.display_name, p.is_operator,
+       (select a.created_at from accounts a where a.account_id = p.user_id) as created_at,
+       (select a.disabled_at from accounts a where a.account_id = p.user_id) as disabled_at
+  from people p
+ where p.user_id > :after and (select a.deleted_at is null from accounts a where a.account_id = p.user_id)
  order by p.user_id limit :limit;
 
 -- name: lock_people
 -- Lock the accounts of these people, and of all operators if one may be lost, in the order of their names and
 -- before those of teams. So an admin who is being disabled is not counted as one.
 select account_id from accounts
- where account_id = any(:user_ids::text[])
-    or (:with_operators::boolean and account_id in (select user_id from people where is_operator))
+ where account_id in (select name from unnest(:user_ids::text[]) as named(name)
+                       union select user_id from people where is_operator and :with_operators::boolean)
  order by account_id
    for no key update;
 
@@ -128,8 +130,8 @@ update tokens set revoked_at = clock_timestamp()
 update tokens set revoked_at = clock_timestamp() where user_id = :user_id and revoked_at is null;
 
 -- name: remove_invitations
--- Remove the invitations of a person, and all that have expired.
-delete from invitations where user_id = :user_id or expires_at < clock_timestamp();
+-- Remove the invitations of a person, also expired ones.
+delete from invitations where user_id = :user_id;
 
 -- name: add_invitation
 -- Store an invitation of a person. Only its digest is known.

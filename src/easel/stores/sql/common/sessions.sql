@@ -1,14 +1,14 @@
 -- define: session
 -- The columns of a session.
-account_id, session_id, title, active_run_id, oldest_thread_seq, last_thread_seq, created_at, last_message_at;
+account_id, session_id, title, created_by, active_run_id, oldest_thread_seq, last_thread_seq, created_at, last_message_at;
 
 -- name: create_session
 -- Create a session without messages. Returns no row if the session exists. The thread continues after the
 -- thread of a deleted session of the same id. A session that is being deleted still exists: waiting for its
 -- end would read a number from before the deletion. RS-34
-insert into sessions (account_id, session_id, title, oldest_thread_seq, last_thread_seq, created_at,
-                      last_message_at)
-select :account_id, :session_id, :title, ended.seq + 1, ended.seq, now(), now()
+insert into sessions (account_id, session_id, title, created_by, oldest_thread_seq, last_thread_seq,
+                      created_at, last_message_at)
+select :account_id, :session_id, :title, :created_by, ended.seq + 1, ended.seq, now(), now()
   from (select coalesce(max(last_thread_seq), 0) as seq from ended_threads
          where account_id = :account_id and session_id = :session_id) as ended
  where not exists (select 1 from sessions where account_id = :account_id and session_id = :session_id)
@@ -33,8 +33,8 @@ returning
 
 -- name: lock_session
 -- Lock a session that is not deleted. Every transaction that locks both a session and its runs locks the
--- session first, so that no deadlock occurs.
-select 1 from sessions
+-- session first, so that no deadlock occurs. Returns who made it.
+select created_by from sessions
  where account_id = :account_id and session_id = :session_id and deleted_at is null
    for update;
 

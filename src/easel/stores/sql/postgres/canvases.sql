@@ -7,9 +7,10 @@ with ended as (
    where account_id = :account_id and canvas_id = :canvas_id
 ), grown as (
   insert into canvases (account_id, canvas_id, agent_id, title, owner_session_key, spec, state, is_accepted,
-                        tool_hints, written_by, titled_by, written_at, oldest_seq, last_seq)
+                        tool_hints, written_by, titled_by, written_at, consent, created_by, oldest_seq,
+                        last_seq)
   select :account_id, :canvas_id, :agent_id, :title, :owner_session_key, :spec::text::jsonb,
-         :state::text::jsonb, :is_accepted::bool, :tool_hints, :written_by, :written_by, now(),
+         :state::text::jsonb, :is_accepted::bool, :tool_hints, :written_by, :written_by, now(), :consent, :created_by,
          ended.seq + 1, ended.seq + 1
     from ended
    where not exists (select 1 from canvases where account_id = :account_id and canvas_id = :canvas_id)
@@ -26,7 +27,7 @@ with ended as (
 )
 select account_id, canvas_id, agent_id, title, owner_session_key, spec::text as spec, state::text as state,
        revision, last_seq, spec_revision,
-       is_accepted, tool_hints, written_by, titled_by, unreviewed, created_at, updated_at
+       is_accepted, tool_hints, written_by, titled_by, unreviewed, consent, created_by, created_at, updated_at
   from grown;
 
 -- name: lock_canvas
@@ -38,7 +39,8 @@ select from canvases where account_id = :account_id and canvas_id = :canvas_id f
 -- that they are consistent. CV-46
 select account_id, canvas_id, agent_id, title, owner_session_key, spec::text as spec, state::text as state,
        revision, last_seq, spec_revision,
-       is_accepted, tool_hints, written_by, titled_by, unreviewed, written_at, created_at, updated_at,
+       is_accepted, tool_hints, written_by, titled_by, unreviewed, consent, created_by, written_at,
+       created_at, updated_at,
        (select coalesce(json_agg(json_build_array(path, blob_key, size) order by path collate "C"), '[]')
                ::text
           from canvas_assets a where a.account_id = c.account_id and a.canvas_id = c.canvas_id) as assets,
@@ -59,7 +61,7 @@ select account_id, canvas_id, agent_id, title, owner_session_key, spec::text as 
 account_id, canvas_id, agent_id, title, owner_session_key,
 jsonb_build_object('mode', coalesce(spec->'mode', '"html"'))::text as spec,
 '{}' as state, revision, last_seq, spec_revision, is_accepted, null as tool_hints, written_by, titled_by,
-'{}' as unreviewed, created_at, updated_at;
+'{}' as unreviewed, '{}' as consent, created_by, created_at, updated_at;
 
 -- name: delete_version_assets
 -- Delete rows of assets of all versions of a canvas that is deleted, and return the keys of their blobs. The
@@ -88,6 +90,7 @@ with grown as (
          written_by = coalesce(:written_by::text, written_by),
          titled_by = coalesce(:titled_by::text, titled_by),
          unreviewed = coalesce(:unreviewed::text, unreviewed),
+         consent = coalesce(:consent::text, consent),
          written_at = case when :written_by::text is null then written_at else clock_timestamp() end,
          revision = revision + :step::bigint,
          last_seq = last_seq + cardinality(:event_types::text[]),

@@ -29,8 +29,9 @@ with ended as (
                                            where s.account_id = :account_id and s.session_id = :session_id)
                  then 'session.renamed' end as event_type
 ), created as (
-  insert into sessions (account_id, session_id, active_run_id, title, oldest_thread_seq, last_thread_seq)
-  select :account_id, :session_id, :run_id, :title, ended.seq + 1,
+  insert into sessions (account_id, session_id, active_run_id, title, created_by, oldest_thread_seq,
+                        last_thread_seq)
+  select :account_id, :session_id, :run_id, :title, :started_by, ended.seq + 1,
          ended.seq + :spoken::int
     from ended
    where not exists (select 1 from sessions where account_id = :account_id and session_id = :session_id)
@@ -40,10 +41,10 @@ with ended as (
   select * from continued union all select * from created
 ), queued as (
   insert into runs (run_id, account_id, session_id, status, input_text, max_attempts, idempotency_key,
-                    request_digest, input_attachments,
+                    request_digest, input_attachments, started_by, started_role,
                     turn_no, turn_at, preferred_worker)
   select :run_id, :account_id, :session_id, 'queued', :input_text, :max_attempts, :idempotency_key,
-         :request_digest, :input_attachments::text::jsonb,
+         :request_digest, :input_attachments::text::jsonb, :started_by, :started_role,
          case when has_turn then nextval('run_turns') end, case when has_turn then clock_timestamp() end,
          case when has_turn then last_worker_id end
     from place
@@ -222,11 +223,18 @@ events as (
 -- define: claims
 -- The claims of the runs that were `taken`, with the log position before the opening event. Whether the
 -- session has a document is a scalar subquery instead of `exists`, for which Postgres may read all documents.
+-- `role_now` is the role that the person who started the run has in its account now; null: none. A person is
+-- admin of their own account, which has the same id. RS-76
 select run_id, attempt, account_id, session_id, input_text, input_attachments, max_attempts,
        last_seq - opens::int as last_seq, turn_no,
        extract(epoch from clock_timestamp() - created_at)::float8 as queued_seconds,
        extract(epoch from clock_timestamp() - started_at)::float8 as running_seconds,
-       cancel_requested_at is not null as cancel_requested,
+       cancel_requested_at is not null as cancel_requested, started_by, started_role,
+       case when started_by = taken.account_id then 'admin' when started_by is not null then
+         (select m.role from team_members m
+           where m.account_id = taken.account_id and m.user_id = taken.started_by
+             and (select p.disabled_at is null from accounts p where p.account_id = m.user_id))
+       end as role_now,
        (select true from documents d
          where d.account_id = taken.account_id and d.session_id = taken.session_id and d.is_active
          limit 1) is not null as has_document

@@ -2,10 +2,10 @@
 -- Create a canvas; the caller adds its first event in the same transaction. Returns no row if the canvas
 -- exists. The log continues after the log of a deleted canvas of the same id.
 insert into canvases (account_id, canvas_id, agent_id, title, owner_session_key, spec, state, is_accepted,
-                      tool_hints, written_by, titled_by, written_at, oldest_seq, last_seq, created_at,
-                      updated_at)
+                      tool_hints, written_by, titled_by, written_at, consent, created_by, oldest_seq,
+                      last_seq, created_at, updated_at)
 select :account_id, :canvas_id, :agent_id, :title, :owner_session_key, :spec, :state, :is_accepted,
-       :tool_hints, :written_by, :written_by, :now, coalesce(max(last_seq), 0) + 1,
+       :tool_hints, :written_by, :written_by, :now, :consent, :created_by, coalesce(max(last_seq), 0) + 1,
        coalesce(max(last_seq), 0) + 1, :now, :now
   from ended_canvases where account_id = :account_id and canvas_id = :canvas_id
 on conflict do nothing
@@ -33,7 +33,7 @@ select *,
 account_id, canvas_id, agent_id, title, owner_session_key,
 json_object('mode', coalesce(json_extract(spec, '$.mode'), 'html')) as spec,
 '{}' as state, revision, last_seq, spec_revision, is_accepted, null as tool_hints, written_by, titled_by,
-'{}' as unreviewed, created_at, updated_at;
+'{}' as unreviewed, '{}' as consent, created_by, created_at, updated_at;
 
 -- name: delete_version_assets
 -- Delete rows of assets of all versions of a canvas that is deleted, and return the keys of their blobs. The
@@ -58,7 +58,7 @@ update canvases
        tool_hints = coalesce(:tool_hints, tool_hints),
        written_by = coalesce(:written_by, written_by),
        titled_by = coalesce(:titled_by, titled_by),
-       unreviewed = coalesce(:unreviewed, unreviewed),
+       unreviewed = coalesce(:unreviewed, unreviewed), consent = coalesce(:consent, consent),
        written_at = iif(:written_by is null, written_at, :now),
        revision = revision + :step,
        last_seq = last_seq + :event_count,

@@ -19,9 +19,9 @@ update sessions set title = :title where account_id = :account_id and session_id
 -- name: open_session
 -- Create a session whose first run has the turn. The thread continues after that of a deleted session of the
 -- same id. Returns no row if the session is deleted and not purged yet. RS-34
-insert into sessions (account_id, session_id, active_run_id, title, oldest_thread_seq, last_thread_seq,
-                      created_at, last_message_at)
-select :account_id, :session_id, :run_id, :title, coalesce(max(last_thread_seq), 0) + 1,
+insert into sessions (account_id, session_id, active_run_id, title, created_by, oldest_thread_seq,
+                      last_thread_seq, created_at, last_message_at)
+select :account_id, :session_id, :run_id, :title, :started_by, coalesce(max(last_thread_seq), 0) + 1,
        coalesce(max(last_thread_seq), 0) + :spoken, :now, :now
   from ended_threads where account_id = :account_id and session_id = :session_id
 on conflict do nothing
@@ -61,10 +61,10 @@ returning queue_no, turn_no;
 -- name: enqueue_run
 -- Store a run with its queue number, and with its turn number if it has the turn of its session. RX-31
 insert into runs (run_id, account_id, session_id, status, input_text, created_at, max_attempts,
-                  idempotency_key, request_digest, input_attachments,
+                  idempotency_key, request_digest, input_attachments, started_by, started_role,
                   queue_no, turn_no, turn_at, preferred_worker)
 values (:run_id, :account_id, :session_id, 'queued', :input_text, :now, :max_attempts, :idempotency_key,
-        :request_digest, :input_attachments,
+        :request_digest, :input_attachments, :started_by, :started_role,
         :queue_no, :turn_no, :turn_at, :preferred_worker)
 returning *;
 
@@ -181,7 +181,7 @@ update runs
 returning run_id, attempt, account_id, session_id, input_text, input_attachments, max_attempts,
           last_seq, turn_no,
           (:now - created_at) / 1e6 as queued_seconds, (:now - started_at) / 1e6 as running_seconds,
-          cancel_requested_at;
+          cancel_requested_at, started_by, started_role;
 
 -- name: claim_expired
 -- Claim runs whose claim has expired by the database's clock, and take the log position of the opening event
@@ -202,7 +202,7 @@ update runs
 returning run_id, attempt, account_id, session_id, input_text, input_attachments, max_attempts,
           last_seq, turn_no,
           (:now - created_at) / 1e6 as queued_seconds, (:now - started_at) / 1e6 as running_seconds,
-          cancel_requested_at;
+          cancel_requested_at, started_by, started_role;
 
 -- name: claim_unacknowledged
 -- Return and extend the valid claims of a worker that never received them, because the reply was lost. Such a
@@ -216,7 +216,14 @@ update runs
 returning run_id, attempt, account_id, session_id, input_text, input_attachments, max_attempts,
           last_seq - iif(attempt <= max_attempts, :opened, 0) as last_seq, turn_no,
           (:now - created_at) / 1e6 as queued_seconds, (:now - started_at) / 1e6 as running_seconds,
-          cancel_requested_at;
+          cancel_requested_at, started_by, started_role;
+
+-- name: role_of_starter
+-- Return the role that the person who started a run of a team has in it now. The person's own account has the
+-- id of the person.
+select role from team_members
+ where account_id = :account_id and user_id = :started_by
+   and (select p.disabled_at is null from accounts p where p.account_id = :started_by);
 
 -- name: renew_claim
 -- Extend the claim of a run if this worker still holds it for this attempt. An expired claim is not extended.

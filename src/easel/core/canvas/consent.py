@@ -1,0 +1,114 @@
+"""What the members of a team accepted in a canvas, and what one of them may not change alone. RS-77
+
+Owns which changes of a spec need another person than their author, and which need an admin: an action that
+another person must approve may not lose that, or be changed, by one person, and only an admin lets a canvas
+use a secret that it did not use before. Each compares a spec with the accepted one. Does not know stores.
+"""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from easel.core.canvas.actions import Approval
+from easel.core.principal import Principal, Role
+from easel.core.values.fingerprint import fingerprint
+
+if TYPE_CHECKING:
+    from easel.core.canvas.canvas import Canvas, Change
+
+_FOR_PEOPLE = frozenset({"title", "description"})  # members of an action that change no effect
+_NOT_OF_CALLS = frozenset({"allow", "connect"})  # members of toolPolicy that change no call
+
+
+@dataclass(frozen=True, slots=True)
+class Consent:
+    """The part of the accepted spec that later ones are compared with. It is empty before an acceptance."""
+
+    # The digest of each action that another person must approve.
+    approvals: Mapping[str, str] = field(default_factory=dict[str, str])
+    secrets: frozenset[str] = frozenset()  # that the spec may use
+    proposed_by: str | None = None  # the person whose spec, not accepted yet, changes one of the actions
+
+    def to_json(self) -> dict[str, Any]:
+        proposed = {} if self.proposed_by is None else {"proposedBy": self.proposed_by}
+        return {"approvals": dict(self.approvals), "secrets": sorted(self.secrets), **proposed}
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> "Consent":
+        secrets = frozenset(stored.get("secrets", ()))
+        return cls(stored.get("approvals", {}), secrets, stored.get("proposedBy"))
+
+
+NO_CONSENT = Consent()
+
+
+def consent_to(spec: Mapping[str, Any]) -> Consent:
+    """Return what a person accepts with this valid spec."""
+    policy = spec.get("toolPolicy", {})
+    of_calls = _without(policy, _NOT_OF_CALLS)
+    approvals = {
+        action_id: fingerprint([_without(action, _FOR_PEOPLE), of_calls])
+        for action_id, action in spec.get("actions", {}).items()
+        if action.get("approval") == Approval.ANOTHER
+    }
+    return Consent(approvals, frozenset(policy.get("secrets", ())))
+
+
+def _without(members: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
+    return {name: part for name, part in members.items() if name not in names}
+
+
+def consent_after(canvas: "Canvas", change: "Change", principal: Principal) -> Consent:
+    """Return the consent of a canvas after a change of its spec or of its acceptance."""
+    spec = canvas.spec if change.spec is None else change.spec
+    if canvas.is_accepted if change.is_accepted is None else change.is_accepted:
+        return consent_to(spec)
+    accepted = canvas.consent
+    return Consent(accepted.approvals, accepted.secrets, _proposer(canvas, spec, principal))
+
+
+def why_not_alone(canvas: "Canvas", spec: Mapping[str, Any], principal: Principal) -> str | None:
+    """Return why this person may not accept the spec for this canvas, None if they may. RS-77
+
+    `spec` is what the person writes, or the present one of the canvas.
+    """
+    if problem := why_not_secrets(canvas.consent, spec, principal):
+        return problem
+    changed = _find_changed(canvas.consent, spec)
+    if not changed or principal.responsible not in (None, _proposer(canvas, spec, principal)):
+        return None
+    return (
+        f"it changes the action {min(changed)}, which another person must approve, and you wrote or "
+        "asked for that change; another member must accept it."
+    )
+
+
+def why_not_secrets(consent: Consent, spec: Mapping[str, Any], principal: Principal) -> str | None:
+    """Return why this person may not let a canvas use the secrets of a spec, None if they may."""
+    new = consent_to(spec).secrets - consent.secrets
+    if not new or principal.role is Role.ADMIN:
+        return None
+    return (
+        f"it names the secret {min(new)} for the first time, which only an admin of the account may accept."
+    )
+
+
+def _proposer(canvas: "Canvas", spec: Mapping[str, Any], principal: Principal) -> str | None:
+    """Return the person who answers for what the spec changes of the actions that need another person."""
+    if not (changed := _find_changed(canvas.consent, spec)):
+        return None
+    if not canvas.is_accepted and changed == _find_changed(canvas.consent, canvas.spec):
+        return canvas.consent.proposed_by  # what this write changes is something else
+    return principal.responsible
+
+
+def _find_changed(consent: Consent, spec: Mapping[str, Any]) -> dict[str, str | None]:
+    """Return the accepted actions that need another person and are others in this spec, None without one."""
+    if not consent.approvals:
+        return {}
+    actions, same = spec.get("actions", {}), consent_to(spec).approvals
+    return {
+        action_id: fingerprint([actions.get(action_id), spec.get("toolPolicy")])
+        for action_id, digest in consent.approvals.items()
+        if same.get(action_id) != digest
+    }
