@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -17,12 +18,12 @@ from easel.core.action.hints import remember_hints
 from easel.core.action.output import OutputChunk, output_events
 from easel.core.action.transitions import ActionStart, Rules, StartFailed, start_execution
 from easel.core.canvas.actions import Confirm
-from easel.core.canvas.canvas import Canvas, CanvasSnapshot
+from easel.core.canvas.canvas import Canvas, CanvasSnapshot, View
 from easel.core.canvas.events import CanvasEvents
 from easel.core.canvas.spec import parse_spec
 from easel.core.document.document import Author, AuthorKind
 from easel.core.document.lease import Free, Held
-from easel.core.principal import ActorKind
+from easel.core.principal import ActorKind, Principal, PrincipalKind, as_program
 from easel.core.run import boards
 from easel.core.run.conversation import ContextStart, ProviderData, Step, ToolCall, ToolResult, Usage
 from easel.core.run.events import RunEvents
@@ -35,8 +36,8 @@ from easel.core.stream.json_text import to_json
 from easel.core.stream.message_text import EncodedRun, take_out_runs
 from easel.core.tool.definition import ToolDefinition
 from easel.errors import ActionFailed
-from easel.ids import OWNER, CallId, CanvasId, MessageId, RunId, SessionId, artifact_id
-from tests.support.principals import THE_OWNER
+from easel.ids import OWNER, CallId, CanvasId, MessageId, RunId, SessionId, UserId, artifact_id
+from tests.support.principals import THE_OWNER, person
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -92,7 +93,7 @@ def sample_events() -> list[Envelope]:
         *make.end_with_message(message, "Hello", Status.FAILED, "No.", usage=Usage(1, 1)),
         on_canvas.created(1, "Cockpit"),
         on_canvas.updated(2, ["/deploy/status"]),
-        on_canvas.view_opened(2, "view_1", "browser", 1),
+        on_canvas.view_opened(2, View("view_1", "browser", "con_1", UserId("owner")), 1),
         on_canvas.snapshot(
             2, picture, "/api/artifacts/" + picture, media_type="image/png", size=1, sha256="0" * 64
         ),
@@ -116,7 +117,13 @@ def repeated_deltas(message: MessageId) -> list[Envelope]:
 
 def action_events() -> Iterator[Envelope]:
     """Yield the events of canvas actions, as the transitions create them."""
-    principal = THE_OWNER
+    yield from actions_of(THE_OWNER)
+    yield from actions_of(
+        as_program(replace(person("ann", "Ann"), account_id=OWNER), PrincipalKind.SERVICE, "ci")
+    )
+
+
+def actions_of(principal: Principal) -> Iterator[Envelope]:
     actor = actor_of(principal, "browser", "client")
     echo = ToolDefinition("gsv__Echo", "", {"type": "object"}, read_only=True)
     call = {"kind": "tool.call", "tool": "gsv__Echo", "args": {"value": "x"}}
@@ -129,12 +136,12 @@ def action_events() -> Iterator[Envelope]:
         "toolPolicy": {"allow": ["gsv__Echo", "gsv__Missing"]},
         "actions": {
             **actions,
-            "ask": {**call, "confirm": "always"},
+            "ask": {**call, "confirm": "always", "approval": "another"},
             "break": {**call, "tool": "gsv__Missing"},
         },
     }
     canvas = Canvas(
-        account_id=principal.account_id,
+        account_id=OWNER,
         canvas_id=CanvasId("cockpit"),
         agent_id="main",
         title="Cockpit",
@@ -154,6 +161,7 @@ def action_events() -> Iterator[Envelope]:
         definitions={"gsv__Echo": echo},
         floor=Confirm.NEVER,
         state_bytes=10_000,
+        has_other_approver=True,
     )
     for action_id in (*actions, "ask", "break"):
         start = ActionStart(

@@ -165,6 +165,11 @@ class Settings:
         "than the one who asked for it.",
         one_of=("anyone", "another"),
     )
+    private_base_urls: bool = _row(
+        False,
+        "Whether persons and teams may set a private or loopback address of a model server. Operators may in "
+        "their own account.",
+    )
     approval_mode: str = _row(
         "full-access",
         "Which actions need confirmation: minimal (every action), trusted (every call of a tool that is not "

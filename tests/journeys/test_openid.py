@@ -145,7 +145,7 @@ async def test_person_signs_in_comes_back_and_signs_out_everywhere(stage: Stage)
         assert "'role': 'viewer'" in str((await me(browser))["accounts"])
         stage.provider.change_person("alice", **{**PEOPLE["alice"], "groups": []})
         assert (await sign_in(browser, "alice")).status_code == 303
-        assert len((await stage.sql("select 1 from team_members where user_id = 'ada-l'"))) == 0
+        assert len(await stage.sql("select 1 from team_members where user_id = 'ada-l'")) == 0
 
         answer = await browser.post("/sign-out")
         [url] = {unescape(found) for found in re.findall(r"url=([^\"]*)", answer.text)}

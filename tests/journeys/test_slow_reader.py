@@ -121,6 +121,7 @@ async def test_slow_readers_cost_little_memory_and_no_time_of_others(
                 assert 0 < len(one.seen) < EVENTS // 10, "it was not slow"
                 rest = await client.follower(run_id, after=one.seen[-1].seq).read_to_end(within=60)
                 check_delivery([*one.seen, *rest], log)
-    assert min(disturbed) < MAX_DELAY * min(usual), (
+    # Neighbours in time are compared: other programs may take the processor from a whole round.
+    assert min(beside / without for beside, without in zip(disturbed, usual, strict=True)) < MAX_DELAY, (
         f"quick readers need {disturbed} s beside slow ones, {usual} s without"
     )

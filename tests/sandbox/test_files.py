@@ -312,6 +312,9 @@ async def test_link_inside_the_workspace_is_followed(file_tools: FileTools) -> N
     assert (file_tools.folder / "real" / "new").exists()
 
 
+MAX_SWAPPED_READS = 50_000
+
+
 @rule("SB-19", "SB-04")
 @pytest.mark.usefixtures("path_walk")
 async def test_folder_swapped_with_a_link_does_not_lead_out(file_tools: FileTools) -> None:
@@ -331,7 +334,9 @@ async def test_folder_swapped_with_a_link_does_not_lead_out(file_tools: FileTool
     swapping.start()
     seen: set[str] = set()
     try:
-        for number in range(1_500):
+        for number in range(MAX_SWAPPED_READS):
+            if number >= 1_500 and len(seen) == 2:
+                break  # a busy machine may need longer to meet both
             try:
                 seen.add(read_or_empty(file_tools, "inner/secret"))
                 if number % 5 == 0:

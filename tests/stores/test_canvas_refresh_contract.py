@@ -78,9 +78,7 @@ async def claim_jobs(
 
 async def open_view(store: Store, seconds: float = LEASE) -> None:
     view = View("view_1", "browser", "con_1")
-    opened = Change(
-        events=[EVENTS.view_opened(1, view.view_id, "browser", 1)], is_mutation=False, opened=view
-    )
+    opened = Change(events=[EVENTS.view_opened(1, view, 1)], is_mutation=False, opened=view)
     assert await store.database.canvases.change(OWNER, NAME, lambda _: opened, seconds=seconds) is not None
 
 
@@ -223,9 +221,7 @@ async def test_watched_job_is_not_due_without_a_view(store: Store, jobs: Executi
     assert found == {(OWNER, NAME, "poll"), (OWNER, "other", "poll")}
     assert await jobs.next_refresh(unwatched=True) is None
     view = View("view_2", "browser", "con_2")
-    opened = Change(
-        events=[EVENTS.view_opened(1, view.view_id, "browser", 1)], is_mutation=False, opened=view
-    )
+    opened = Change(events=[EVENTS.view_opened(1, view, 1)], is_mutation=False, opened=view)
     await store.database.canvases.change(OWNER, CanvasId("other"), lambda _: opened, seconds=LEASE)
     assert (await jobs.next_refresh(unwatched=True) or 0) < 0
     [due] = await claim_jobs(jobs)

@@ -217,7 +217,7 @@ async def test_deleted_canvas_returns_its_blob_keys_and_deletes_everything_else(
     await change(
         canvases,
         lambda _: Change(
-            events=[EVENTS.view_opened(1, "view_1", "c", 1)],
+            events=[EVENTS.view_opened(1, View("view_1", "c", "con"), 1)],
             is_mutation=False,
             opened=View("view_1", "c", "con"),
         ),
@@ -277,7 +277,7 @@ async def test_view_expires_by_the_database_clock_unless_renewed(canvases: Canva
         await change(
             canvases,
             lambda _, view=view: Change(
-                events=[EVENTS.view_opened(1, view.view_id, "c", 1)], is_mutation=False, opened=view
+                events=[EVENTS.view_opened(1, view, 1)], is_mutation=False, opened=view
             ),
             seconds=60,
         )
@@ -294,7 +294,9 @@ async def test_view_expires_by_the_database_clock_unless_renewed(canvases: Canva
     outcome = await change(
         canvases,
         lambda _: Change(
-            events=[EVENTS.view_closed(1, "view_2", "c", 1)], is_mutation=False, closed=["view_2"]
+            events=[EVENTS.view_closed(1, View("view_2", "c", "con"), 1)],
+            is_mutation=False,
+            closed=["view_2"],
         ),
     )
     assert [view.view_id for view in outcome.snapshot.views] == ["view_1"]

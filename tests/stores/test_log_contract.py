@@ -238,6 +238,7 @@ async def test_prune_trims_old_logs_to_their_last_event(runs: RunStore, store: S
         assert_stored(await runs.append(ending_batch(claim, 2)))
     await store.set_run_age(old.run_id, 100)
     await store.set_run_age(recent.run_id, 20)
+    await store.sql(f"update runs set created_at = {store.ago(100)} where run_id = '{running.run_id}'")
 
     assert await runs.prune(60) == [old.run_id]
     assert await runs.bounds(OWNER, old.run_id) == Bounds(oldest=6, newest=6, ended=True)

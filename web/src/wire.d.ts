@@ -371,6 +371,8 @@ export interface CanvasResult {
 export interface ViewOfCanvas {
   viewId: string;
   clientId: string;
+  /** The person whose view it is, or who answers for the program. */
+  userId?: string;
 }
 
 export interface CanvasAuthor {
@@ -1198,6 +1200,8 @@ export interface CanvasViewUpdated {
   revision: number;
   viewId: string;
   clientId: string;
+  /** The person whose view it is, or who answers for the program. */
+  userId?: string;
   status: "closed" | "opened";
   /** How many are open now. */
   views: number;

@@ -4,7 +4,7 @@ Owns where the secret key comes from: EASEL_SECRET_KEY, or on SQLite a file in t
 """
 
 import contextlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 
 from easel.assembly.storage import generated_file, open_admin_store
 from easel.core.canvas.actions import Approval
@@ -18,6 +18,7 @@ from easel.core.model.settings import (
     resolve,
     server_of,
 )
+from easel.host.models.addresses import NOT_PUBLIC, BaseUrls, FindPerson
 from easel.host.models.check import ModelCheck, check_model
 from easel.host.models.choice import ChosenModels, build_safely
 from easel.host.models.settings import UserSettings, rotate
@@ -63,12 +64,32 @@ def open_cipher(settings: Settings, table: str = "settings") -> SecretCipher:
     return SecretBox(key, earlier, table=table)
 
 
+def base_urls(find_person: FindPerson, settings: Settings) -> BaseUrls:
+    """Return the rule of which addresses of models persons and teams may use."""
+    return BaseUrls(find_person, _resolve_name, allow_private=settings.private_base_urls)
+
+
+async def _resolve_name(host: str) -> Sequence[str]:
+    from easel.fetch.network import resolve_name
+
+    return await resolve_name(host)
+
+
+def _public_network() -> object:
+    """Return the network of requests to addresses that must be public."""
+    from httpcore2 import ConnectError
+
+    from easel.fetch.network import CheckedNetwork, resolve_name
+
+    return CheckedNetwork((), resolve_name, lambda host: ConnectError(f"{host}: {NOT_PUBLIC}"))
+
+
 @contextlib.asynccontextmanager
 async def open_models(
     settings: UserSettings, connections: Connections | None
 ) -> AsyncGenerator[ChosenModels]:
     """Open the models of users; at the end, close their connections."""
-    models = Models()
+    models = Models(public_network=_public_network)
     try:
         yield ChosenModels(settings, models.build_model, models.build_for_check, connections)
     finally:

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 
 from easel import __version__
-from easel.assembly.models import host_model, open_cipher, open_models
+from easel.assembly.models import base_urls, host_model, open_cipher, open_models
 from easel.assembly.oauth import open_connections
 from easel.assembly.openid import build_openid
 from easel.assembly.people import build_people, check_isolation
@@ -153,7 +153,12 @@ async def open_shared_services(
     leases = LeaseKeeper(documents, database.canvases, notifier)
     folders = session_folders(settings, sandbox.owner)
     user_settings = UserSettings(
-        database.settings, open_cipher(settings), notifier, audit, host_model(settings)
+        database.settings,
+        open_cipher(settings),
+        notifier,
+        audit,
+        host_model(settings),
+        base_urls=base_urls(database.accounts.find_person, settings),
     )
 
     # The tool registry is filled last: the library checks specs against it, and some tools call the library.

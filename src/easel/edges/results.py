@@ -64,6 +64,9 @@ class CanvasAuthor(ResultPart):
 class ViewOfCanvas(ResultPart):
     viewId: str
     clientId: str
+    userId: Annotated[
+        str | UnsetType, Meta(description="The person whose view it is, or who answers for the program.")
+    ] = UNSET
 
 
 class FailingRefresh(ResultPart):

@@ -56,7 +56,10 @@ def canvas_view(snapshot: CanvasSnapshot) -> results.CanvasResult:
         assets=[asset.path for asset in snapshot.assets],
         accepted=snapshot.is_accepted,
         specRevision=canvas.spec_revision,
-        views=[results.ViewOfCanvas(view.view_id, view.client_id) for view in snapshot.live_views],
+        views=[
+            results.ViewOfCanvas(view.view_id, view.client_id, or_unset(view.user_id))
+            for view in snapshot.live_views
+        ],
         revision=canvas.revision,
         writtenBy=_author(canvas.written_by),
         titledBy=UNSET if canvas.titled_by == canvas.written_by else _author(canvas.titled_by),

@@ -23,12 +23,23 @@ async def resolve_name(host: str) -> Sequence[str]:
     return [str(address[0]) for *_, address in found]
 
 
-class CheckedNetwork(AnyIOBackend):
-    """Connects to public addresses, and to those in networks that a setting allows."""
+def _refuse_fetch(host: str) -> Exception:
+    reason = f"{host} has no public address, and EASEL_FETCH_PRIVATE of this server allows no other."
+    return ToolFailed(tool=FETCH, reason=reason)
 
-    def __init__(self, private: Networks, resolve: Resolve) -> None:
+
+class CheckedNetwork(AnyIOBackend):
+    """Connects to public addresses, and to those in networks that a setting allows.
+
+    `refuse` makes the error for a name without such an address; it gets the name.
+    """
+
+    def __init__(
+        self, private: Networks, resolve: Resolve, refuse: Callable[[str], Exception] = _refuse_fetch
+    ) -> None:
         self._private = private
         self._resolve = resolve
+        self._refuse = refuse
 
     async def connect_tcp(
         self,
@@ -43,8 +54,7 @@ class CheckedNetwork(AnyIOBackend):
             found = await self._resolve(host)
         except OSError as problem:
             raise ConnectError(f"its name has no address ({problem.strerror})") from None
-        reason = f"{host} has no public address, and EASEL_FETCH_PRIVATE of this server allows no other."
-        problem: Exception = ToolFailed(tool=FETCH, reason=reason)
+        problem = self._refuse(host)
         for address in found:
             if may_connect(ip_address(address), self._private):
                 try:

@@ -62,10 +62,14 @@ CHECK_SETTINGS = RequestSettings(NO_RETRIES, connect_seconds=4.0, read_seconds=6
 class Models:
     """The models of all choices. Building one is cheap for a known choice."""
 
-    def __init__(self, settings: RequestSettings = DEFAULT_SETTINGS) -> None:
+    def __init__(
+        self, settings: RequestSettings = DEFAULT_SETTINGS, public_network: Callable[[], Any] | None = None
+    ) -> None:
+        """Connect with `public_network()`, a backend of httpcore, where the address must be public."""
         self._settings = settings
+        self._public_network = public_network
         self._thread = ProviderThread()
-        self._clients: dict[RequestSettings, httpx2.AsyncClient] = {}
+        self._clients: dict[tuple[RequestSettings, bool], httpx2.AsyncClient] = {}
         self._build = lru_cache(MAX_MODELS)(self._build_new)
 
     def build_model(self, choice: ModelChoice) -> "ScriptedModel | ProviderModel":
@@ -87,14 +91,17 @@ class Models:
             return ScriptedModel()
         return ProviderModel(choice, settings, self._thread, self._open_client)
 
-    def _open_client(self, settings: RequestSettings) -> "httpx2.AsyncClient":
+    def _open_client(self, settings: RequestSettings, *, is_public_only: bool) -> "httpx2.AsyncClient":
         """Return the HTTP client that all models with these settings share. In the provider thread."""
-        if (client := self._clients.get(settings)) is None:
+        if (client := self._clients.get((settings, is_public_only))) is None:
             http, limits = _load("httpx2"), _load("easel.llm.answer_limits")
-            client = self._clients[settings] = http.AsyncClient(
-                verify=ssl.create_default_context(),
+            tls = ssl.create_default_context()
+            kept = http.Limits(max_connections=None, max_keepalive_connections=MAX_IDLE_CONNECTIONS)
+            client = self._clients[settings, is_public_only] = http.AsyncClient(
+                verify=tls,
+                transport=self._public_transport(tls, kept) if is_public_only else None,
                 timeout=http.Timeout(settings.read_seconds, connect=settings.connect_seconds),
-                limits=http.Limits(max_connections=None, max_keepalive_connections=MAX_IDLE_CONNECTIONS),
+                limits=kept,
                 cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),  # users must not share cookies
                 event_hooks={
                     "request": [limits.request_plain_answer],
@@ -103,6 +110,19 @@ class Models:
                 follow_redirects=False,  # a key is sent to the address in the settings only
             )
         return client
+
+    def _public_transport(self, tls: ssl.SSLContext, limits: Any) -> Any:
+        """Return a transport that connects to public addresses only, without a proxy."""
+        if self._public_network is None:
+            raise ModelFailed(reason="this process makes no requests to an address that a user has set.")
+        transport = _load("httpx2").AsyncHTTPTransport(verify=tls, trust_env=False)
+        transport._pool = _load("httpcore2").AsyncConnectionPool(
+            ssl_context=tls,
+            max_connections=limits.max_connections,
+            max_keepalive_connections=limits.max_keepalive_connections,
+            network_backend=self._public_network(),
+        )
+        return transport
 
 
 class ProviderModel:
@@ -115,7 +135,7 @@ class ProviderModel:
         choice: ModelChoice,
         settings: RequestSettings,
         thread: ProviderThread,
-        open_client: "Callable[[RequestSettings], httpx2.AsyncClient]",
+        open_client: "Callable[..., httpx2.AsyncClient]",
     ) -> None:
         self._choice = choice
         self._settings = settings
@@ -159,7 +179,7 @@ class ProviderModel:
         if self._wire is None:
             _check_address(self._choice.base_url)
             family = _load(_MODULES[self._choice.provider])
-            client = self._open_client(self._settings)
+            client = self._open_client(self._settings, is_public_only=self._choice.is_public_only)
             self._wire = family.build(self._choice, client, endpoint_of(self._choice))
         assert self._wire is not None
         return self._wire

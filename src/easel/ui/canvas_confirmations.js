@@ -79,7 +79,9 @@ export class Confirmations {
       };
       // Another dialog may have been closed while this one was read.
       if (why !== undefined && this.dialog.isResting) this.#postponed.add(confirmationId);
-      else if (item?.resolved && this.#inDialog.has(confirmationId)) decision = await this.dialog.ask(question);
+      else if (item?.resolved && this.#inDialog.has(confirmationId)) {
+        decision = await this.dialog.ask(question);
+      }
     } finally {
       this.#inDialog.delete(confirmationId);
       this.#draw();

@@ -15,10 +15,11 @@ from easel.core.canvas.assets import (
     check_path_conflicts,
     require_asset_path,
 )
+from easel.core.canvas.canvas import View
 from easel.core.canvas.events import MAX_PATH_BYTES, CanvasEvents, changed_members, limit_paths
 from easel.core.stream.json_text import to_json
 from easel.errors import BadInput
-from easel.ids import OWNER, CanvasId, new_blob_name
+from easel.ids import OWNER, CanvasId, UserId, new_blob_name
 from tests.requirements import case, rule
 
 GOOD = [
@@ -147,7 +148,7 @@ def test_event_of_a_canvas_is_never_offloaded() -> None:
     for event in (
         events.updated(2**62, worst),
         events.created(1, "é" * 200),
-        events.view_opened(2**62, "v" * 40, "c" * 128, 10**9),
+        events.view_opened(2**62, View("v" * 40, "c" * 128, "con", UserId("u" * 63)), 10**9),
     ):
         assert event.offloaded == ()
         assert len(event.json.encode()) <= 2_400

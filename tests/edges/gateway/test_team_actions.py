@@ -326,3 +326,31 @@ def test_admin_reads_the_audit_records_of_the_account_only(team: Team) -> None:
     [by_agent, _] = do(audit.list_records(team["ada"], limit=2))
     actor = parse_record(by_agent.record)["actor"]
     assert (actor["kind"], actor["name"], actor["on_behalf_of"]) == ("agent", "main", team["ann"].user_id)
+
+
+@rule("RS-76", "CV-35")
+def test_views_name_the_person_and_one_does_not_replace_that_of_another(team: Team) -> None:
+    """Two persons may use clients of the same name."""
+    services, do = team.services, team.easel.do
+    canvas_id = team.create(team["ann"], {}).canvas.canvas_id
+    for who, connection in (("ann", "con_1"), ("bob", "con_2"), ("vera", "con_3"), ("bob", "con_4")):
+        do(services.views.open(team[who], canvas_id, "browser", f"{connection}-{team.id}"))
+    do(
+        services.views.open(
+            as_program(team["ada"], PrincipalKind.SERVICE), canvas_id, "ci", f"con_5-{team.id}"
+        )
+    )
+    seen = do(services.canvases.get(team["vera"], canvas_id)).live_views
+    expected = [team[who].user_id for who in ("ada", "ann", "bob", "vera")]
+    assert sorted(view.user_id or "" for view in seen) == expected
+    rows = team.easel.sql(
+        "select cast(payload as text) as payload from canvas_events "
+        f"where account_id = '{team.id}' and event_type = 'canvas.view.updated' order by seq"
+    )
+    events = [json.loads(row["payload"]) for row in rows]
+    bob = team["bob"].user_id
+    assert [(event["status"], event["userId"]) for event in events if event["userId"] == bob] == [
+        ("opened", bob),
+        ("closed", bob),
+        ("opened", bob),
+    ]

@@ -63,7 +63,7 @@ async def test_cookie_has_the_role_of_the_person_in_the_named_account(
 async def test_new_owner_token_or_another_key_invalidates_all_cookies(
     harness: RunHarness, signing_in: SigningIn, token: str, key: str
 ) -> None:
-    """So nobody who guesses the owner's token can check the guess with a cookie or a view token."""
+    """A guess of the owner's token must not be confirmed by a cookie or a view token."""
     made, _ = await Tokens(harness.database.tokens, harness.audit).create("owner", TokenKind.USER)
     other = SigningIn(harness, token, key=key)
     for token_id in (None, made.token_id):

@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from easel.assembly.models import _public_network
 from easel.core.model.choice import ModelChoice, Provider
 from easel.core.model.settings import DEFAULT_MODELS, ApiKey, ModelValues
-from easel.core.principal import PrincipalKind
+from easel.core.principal import Principal, PrincipalKind
 from easel.core.run.conversation import Conversation, Part, Text
 from easel.core.stream.notifications import SettingsChanged, from_text, to_text
 from easel.errors import BadInput, Forbidden, ModelFailed, SecretsUnavailable
+from easel.host.models.addresses import BaseUrls
 from easel.host.models.choice import ChosenModels
 from easel.host.models.settings import UserSettings, rotate
-from easel.ids import OWNER, RunId
+from easel.ids import OWNER, AccountId, RunId
+from easel.llm.build import CHECK_SETTINGS, Models
 from easel.llm.scripted import ScriptedModel
 from easel.stores.encryption import SecretBox
 from tests.requirements import rule
-from tests.support.principals import THE_OWNER, agent_of
+from tests.support.principals import THE_OWNER, agent_of, person
 from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import AsyncIterator, Mapping, Sequence
 
     from easel.core.tool.definition import ToolDefinition
     from easel.host.ports import Notifier
@@ -52,13 +56,21 @@ def settings_of(
     cipher: SecretBox | None = None,
     notifier: Notifier | None = None,
     clock: Any = None,
+    allow_private: bool = False,
+    addresses: Mapping[str, str] | None = None,
 ) -> UserSettings:
+    async def resolve(name: str) -> list[str]:
+        if addresses is not None and name in addresses:
+            return [addresses[name]]
+        return [name] if name.replace(".", "").isdigit() else ["93.184.215.14"]
+
     return UserSettings(
         harness.database.settings,
         cipher or SecretBox(SECRET_KEY),
         notifier or harness.database.notifier,
         harness.audit,
         host or ModelValues(),
+        base_urls=BaseUrls(harness.database.accounts.find_person, resolve, allow_private=allow_private),
         **({} if clock is None else {"clock": clock}),
     )
 
@@ -255,3 +267,91 @@ async def test_error_without_a_key_keeps_its_cause(harness: RunHarness) -> None:
         async for _ in model.reply(Conversation("x"), ()):
             pass
     assert isinstance(failed.value.__cause__, RuntimeError)
+
+
+# --- addresses that are not public ---------------------------------------------------------------------------
+
+ANN = person("ann", "Ann")
+IN_TEAM = replace(THE_OWNER, account_id=AccountId("devs"))
+PRIVATE = (
+    "http://127.0.0.1:11434/v1",
+    "http://10.0.0.7",
+    "http://169.254.169.254",
+    "http://inside.example/v1",
+)
+
+
+async def add_accounts(harness: RunHarness) -> None:
+    await harness.sql("insert into accounts (account_id) values ('ann')")
+    await harness.sql("insert into people (user_id) values ('ann')")
+    await harness.sql("insert into accounts (account_id, kind) values ('devs', 'team')")
+
+
+@rule("RX-54", "RS-76")
+@pytest.mark.parametrize("principal", [ANN, IN_TEAM], ids=["a person", "an operator, for a team"])
+async def test_private_address_of_a_person_or_team_needs_the_operators_setting(
+    harness: RunHarness, principal: Principal
+) -> None:
+    await add_accounts(harness)
+    inside = {"inside.example": "192.168.1.9"}
+    settings = settings_of(harness, addresses=inside)
+    for base_url in PRIVATE:
+        with pytest.raises(BadInput, match="EASEL_PRIVATE_BASE_URLS"):
+            await settings.change(principal, {"provider": "openai-chat", "base_url": base_url})
+    await settings.change(principal, {"provider": "openai-chat", "base_url": "https://models.example"})
+    allowing = settings_of(harness, addresses=inside, allow_private=True)
+    for base_url in PRIVATE:
+        await allowing.change(principal, {"base_url": base_url})
+        assert not (await allowing.find_model(principal.account_id)).resolved.choice.is_public_only
+
+
+@rule("RX-54")
+async def test_operator_uses_a_private_address_in_their_own_account_without_the_setting(
+    harness: RunHarness,
+) -> None:
+    settings = settings_of(harness)
+    await settings.change(THE_OWNER, {"provider": "openai-chat", "base_url": PRIVATE[0]})
+    choice = (await settings.find_model(OWNER)).resolved.choice
+    assert (choice.base_url, choice.is_public_only) == (PRIVATE[0], False)
+
+
+@rule("RX-54")
+async def test_address_is_checked_again_before_a_request(harness: RunHarness) -> None:
+    """The name led to a public address when it was saved; or the setting was on then."""
+    await add_accounts(harness)
+    addresses = {"models.example": "93.184.215.14"}
+    settings = settings_of(harness, addresses=addresses)
+    await settings.change(ANN, {"provider": "openai-chat", "base_url": "https://models.example"})
+    models = ChosenModels(settings, lambda _: ScriptedModel())
+    await models.choose(ANN.account_id)
+    addresses["models.example"] = "127.0.0.1"
+    with pytest.raises(ModelFailed, match="EASEL_PRIVATE_BASE_URLS"):
+        await models.choose(ANN.account_id)
+
+
+@rule("RX-54")
+async def test_hosts_own_private_address_is_used_by_everybody(harness: RunHarness) -> None:
+    await add_accounts(harness)
+    host = ModelValues(provider=Provider.OPENAI_CHAT, base_url=PRIVATE[0])
+    choice = (await settings_of(harness, host=host).find_model(ANN.account_id)).resolved.choice
+    assert (choice.base_url, choice.is_public_only) == (PRIVATE[0], False)
+
+
+@rule("RX-54")
+async def test_connection_of_a_public_only_model_refuses_a_private_address() -> None:
+    """Also when the name led to a public address at the check just before."""
+    connected: list[object] = []
+    server = await asyncio.start_server(lambda *streams: connected.append(streams), "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        models = Models(CHECK_SETTINGS, _public_network)
+        choice = ModelChoice(
+            Provider.OPENAI_CHAT, "m", "key", base_url=f"http://127.0.0.1:{port}/v1", is_public_only=True
+        )
+        try:
+            with pytest.raises(ModelFailed):
+                async for _ in models.build_model(choice).reply(Conversation("hello", ()), []):
+                    pass
+        finally:
+            await models.close()
+    assert connected == []

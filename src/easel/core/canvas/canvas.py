@@ -101,6 +101,7 @@ class View:
     view_id: str
     client_id: str
     connection_id: str
+    user_id: UserId | None = None  # the person who has it open, or answers for the program that does
     is_live: bool = True
 
 

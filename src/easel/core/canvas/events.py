@@ -8,6 +8,7 @@ log. RS-33, RS-68, CV-38
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from easel.core.canvas.canvas import View
 from easel.core.document.document import Author
 from easel.core.document.lease import Held, Lease
 from easel.core.principal import ActorKind, Principal
@@ -55,11 +56,11 @@ class CanvasEvents:
     def updated(self, revision: int, changed_paths: Sequence[str]) -> Envelope:
         return self._seal("canvas.updated", revision, {"changedPaths": list(limit_paths(changed_paths))})
 
-    def view_opened(self, revision: int, view_id: str, client_id: str, count: int) -> Envelope:
-        return self._view(revision, view_id, client_id, "opened", count)
+    def view_opened(self, revision: int, view: View, count: int) -> Envelope:
+        return self._view(revision, view, "opened", count)
 
-    def view_closed(self, revision: int, view_id: str, client_id: str, count: int) -> Envelope:
-        return self._view(revision, view_id, client_id, "closed", count)
+    def view_closed(self, revision: int, view: View, count: int) -> Envelope:
+        return self._view(revision, view, "closed", count)
 
     def snapshot(
         self, revision: int, artifact_id: ArtifactId, uri: str, *, media_type: str, size: int, sha256: str
@@ -104,8 +105,15 @@ class CanvasEvents:
         payload = {"canvas_epoch": lease.epoch, "lease": held, "reason": reason}
         return self._seal("canvas.lease.changed", revision, payload)
 
-    def _view(self, revision: int, view_id: str, client_id: str, status: str, count: int) -> Envelope:
-        payload = {"viewId": view_id, "clientId": client_id, "status": status, "views": count}
+    def _view(self, revision: int, view: View, status: str, count: int) -> Envelope:
+        user = {} if view.user_id is None else {"userId": view.user_id}
+        payload = {
+            "viewId": view.view_id,
+            "clientId": view.client_id,
+            **user,
+            "status": status,
+            "views": count,
+        }
         return self._seal("canvas.view.updated", revision, payload)
 
     def _seal(self, event_type: str, revision: int, payload: dict[str, Any]) -> Envelope:

@@ -26,3 +26,4 @@ class ModelChoice:
     base_url: str = ""  # empty: the provider's own address
     reasoning_effort: str = ""  # empty: the model's default
     token_budget: int = 100_000
+    is_public_only: bool = False  # whether `base_url` must lead to a public address

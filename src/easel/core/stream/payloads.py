@@ -217,6 +217,9 @@ class CanvasUpdated(CanvasPayload, kw_only=True):
 class CanvasViewUpdated(CanvasPayload, kw_only=True):
     viewId: str
     clientId: str
+    userId: Annotated[
+        str | UnsetType, Meta(description="The person whose view it is, or who answers for the program.")
+    ] = UNSET
     status: Literal["opened", "closed"]
     views: Annotated[int, Meta(description="How many are open now.")]
 

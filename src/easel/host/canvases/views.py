@@ -44,16 +44,16 @@ class CanvasViews:
     async def open(
         self, principal: Principal, canvas_id: str, client_id: str, connection_id: str
     ) -> tuple[View, CanvasSnapshot]:
-        """Open a view. Replaces views of the same client on other connections."""
-        view = View(new_view_id(), client_id, connection_id)
+        """Open a view. Replaces views of the same person's client on other connections."""
+        view = View(new_view_id(), client_id, connection_id, principal.responsible)
         events = events_for(principal, canvas_id)
 
         def decide(snapshot: CanvasSnapshot) -> Change:
             replaced = [other for other in snapshot.views if _is_replaced(other, view)]
             count = sum(other not in replaced for other in snapshot.live_views)
             revision = snapshot.canvas.revision
-            closed = [events.view_closed(revision, old.view_id, old.client_id, count) for old in replaced]
-            opened = events.view_opened(revision, view.view_id, client_id, count + 1)
+            closed = [events.view_closed(revision, old, count) for old in replaced]
+            opened = events.view_opened(revision, view, count + 1)
             return Change(
                 events=[*closed, opened],
                 is_mutation=False,
@@ -110,7 +110,7 @@ class CanvasViews:
             if current is None or (only_expired and current.is_live):
                 return None
             count = sum(other.view_id != view.view_id for other in snapshot.live_views)
-            event = events.view_closed(snapshot.canvas.revision, view.view_id, view.client_id, count)
+            event = events.view_closed(snapshot.canvas.revision, view, count)
             return Change(events=[event], is_mutation=False, closed=[view.view_id])
 
         return (await self._transactions.apply(principal, canvas_id, decide)).change is not None
@@ -133,9 +133,12 @@ class CanvasViews:
 
 
 def _is_replaced(view: View, opened: View) -> bool:
-    """Return whether `opened` replaces `view`: a client has one connection, so its older ones are closed."""
+    """Return whether `opened` replaces `view`: a client has one connection, so its older ones are closed.
+
+    Two persons may use clients of the same name.
+    """
     is_other = (
         NO_CONNECTION not in (view.connection_id, opened.connection_id)
         and view.connection_id != opened.connection_id
     )
-    return is_other and view.client_id == opened.client_id
+    return is_other and (view.client_id, view.user_id) == (opened.client_id, opened.user_id)

@@ -71,6 +71,7 @@ class ChosenModels:
         if needs_key(choice):
             provider = None if connections is None else connections.find_provider(choice)
             raise ModelFailed(reason=found.resolved.note or missing_key(choice, provider))
+        await self._settings.check_address(choice)
         return choice
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from easel.core.canvas.actions import Approval
-from easel.core.model.choice import Provider
+from easel.core.model.choice import ModelChoice, Provider
 from easel.core.model.settings import (
     NAMES,
     SECRET_NAMES,
@@ -31,8 +31,9 @@ from easel.core.model.stored import EncryptedText, StoredSetting
 from easel.core.principal import Principal, PrincipalKind, is_shared
 from easel.core.stream.notifications import Notification, SettingsChanged
 from easel.core.validation import refuse
-from easel.errors import BadInput, Forbidden, SecretsUnavailable
+from easel.errors import BadInput, Forbidden, ModelFailed, SecretsUnavailable
 from easel.host.audit.audit import Audit
+from easel.host.models.addresses import NOT_PUBLIC, BaseUrls
 from easel.host.ports import Notifier, RotatedStore, SecretCipher, SettingStore
 from easel.ids import AccountId
 
@@ -80,6 +81,7 @@ class UserSettings:
         audit: Audit,
         host: ModelValues,
         *,
+        base_urls: BaseUrls,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
@@ -87,6 +89,7 @@ class UserSettings:
         self._notifier = notifier
         self._audit = audit
         self._host = host
+        self._base_urls = base_urls
         self._clock = clock
         self._cache: dict[AccountId, tuple[float, UserModel]] = {}
         self._change_count = 0  # a read that began before a change must not be cached after it
@@ -108,6 +111,10 @@ class UserSettings:
         if checked.get("approval_by") == Approval.ANOTHER and not is_shared(principal):
             refuse("approval_by", "cannot be `another` in your own account: there is no other person.")
         account_id = principal.account_id
+        if (base_url := checked.get("base_url")) is not None and not (
+            await self._base_urls.may_be_private(account_id) or await self._base_urls.is_public(base_url)
+        ):
+            refuse("base_url", NOT_PUBLIC)
         own = (await self._read(account_id)).own
         cleared = cleared_by(own, self._host, checked)
         checked |= dict.fromkeys(cleared)
@@ -134,6 +141,11 @@ class UserSettings:
             self._cache[account_id] = (read_at, found)
         return found
 
+    async def check_address(self, choice: ModelChoice) -> None:
+        """Raise `ModelFailed` if the address must be public and its name leads to another one now."""
+        if choice.is_public_only and not await self._base_urls.is_public(choice.base_url):
+            raise ModelFailed(reason=NOT_PUBLIC)
+
     async def find_approval(self, account_id: AccountId) -> Approval:
         """Return who may approve the calls of a team, at most a second old. RS-77"""
         return (await self.find_model(account_id)).resolved.approval_by
@@ -150,7 +162,12 @@ class UserSettings:
             except SecretsUnavailable as found:
                 problem = found.message
         own = replace(_from_rows(rows), api_key=key)
-        return UserModel(resolve(own, self._host), own, problem)
+        resolved = resolve(own, self._host)
+        if resolved.sources["base_url"] is Source.USER and not await self._base_urls.may_be_private(
+            account_id
+        ):
+            resolved = replace(resolved, choice=replace(resolved.choice, is_public_only=True))
+        return UserModel(resolved, own, problem)
 
     def _encrypt(self, account_id: AccountId, key: str, after: ModelValues) -> EncryptedText:
         choice = resolve(after, self._host).choice

@@ -251,5 +251,5 @@ def _to_view(row: Row) -> tuple[AccountId, CanvasId, View]:
     return (
         AccountId(row["account_id"]),
         CanvasId(row["canvas_id"]),
-        View(row["view_id"], row["client_id"], row["connection_id"]),
+        View(row["view_id"], row["client_id"], row["connection_id"], row["user_id"]),
     )

@@ -47,8 +47,8 @@ def to_canvas(row: Row) -> Canvas:
 def to_snapshot(row: Row) -> CanvasSnapshot:
     assets = [Asset(*values) for values in msgspec.json.decode(row["assets"])]
     views = [
-        View(view_id, client_id, connection_id, bool(is_live))
-        for view_id, client_id, connection_id, is_live in msgspec.json.decode(row["views"])
+        View(view_id, client_id, connection_id, user_id, bool(is_live))
+        for view_id, client_id, connection_id, user_id, is_live in msgspec.json.decode(row["views"])
     ]
     failing = [Failing(*values) for values in msgspec.json.decode(row["failing"])]
     return CanvasSnapshot(to_canvas(row), assets, views, failing, written_at=row["written_at"])

@@ -437,6 +437,8 @@ create index canvas_version_assets_blob_idx on canvas_version_assets(blob_key) w
 -- crashes.
 create table canvas_views (
   account_id text not null, canvas_id text not null, view_id text not null, client_id text not null,
+  -- The person who has it open; null for Easel itself.
+  user_id text,
   connection_id text not null, expires_at timestamptz not null,
   primary key (account_id, canvas_id, view_id),
   foreign key (account_id, canvas_id) references canvases(account_id, canvas_id) on delete cascade

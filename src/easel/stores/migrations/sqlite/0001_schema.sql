@@ -343,6 +343,7 @@ create index canvas_version_assets_blob_idx on canvas_version_assets(blob_key) w
 
 create table canvas_views (
   account_id text not null, canvas_id text not null, view_id text not null, client_id text not null,
+  user_id text,
   connection_id text not null, expires_at integer not null,
   primary key (account_id, canvas_id, view_id),
   foreign key (account_id, canvas_id) references canvases(account_id, canvas_id) on delete cascade

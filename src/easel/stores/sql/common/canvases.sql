@@ -118,8 +118,8 @@ select found->>0 as blob_key
 
 -- name: add_view
 -- Store a view. It expires unless its instance renews it.
-insert into canvas_views (account_id, canvas_id, view_id, client_id, connection_id, expires_at)
-values (:account_id, :canvas_id, :view_id, :client_id, :connection_id,
+insert into canvas_views (account_id, canvas_id, view_id, client_id, connection_id, user_id, expires_at)
+values (:account_id, :canvas_id, :view_id, :client_id, :connection_id, :user_id,
         clock_timestamp() + make_interval(secs => :seconds));
 
 -- name: remove_views
@@ -137,12 +137,12 @@ update canvas_views set expires_at = clock_timestamp() + make_interval(secs => :
 
 -- name: list_views
 -- List the views of a connection.
-select account_id, canvas_id, view_id, client_id, connection_id from canvas_views
+select account_id, canvas_id, view_id, client_id, connection_id, user_id from canvas_views
  where connection_id = :connection_id;
 
 -- name: list_expired_views
 -- List the views that their instance did not renew in time.
-select account_id, canvas_id, view_id, client_id, connection_id from canvas_views
+select account_id, canvas_id, view_id, client_id, connection_id, user_id from canvas_views
  where expires_at <= statement_timestamp() order by expires_at limit :limit;
 
 -- name: canvas_bounds

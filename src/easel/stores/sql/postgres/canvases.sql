@@ -44,7 +44,7 @@ select account_id, canvas_id, agent_id, title, owner_session_key, spec::text as 
        (select coalesce(json_agg(json_build_array(path, blob_key, size) order by path collate "C"), '[]')
                ::text
           from canvas_assets a where a.account_id = c.account_id and a.canvas_id = c.canvas_id) as assets,
-       (select coalesce(json_agg(json_build_array(view_id, client_id, connection_id,
+       (select coalesce(json_agg(json_build_array(view_id, client_id, connection_id, user_id,
                                                   expires_at > clock_timestamp())
                                  order by view_id), '[]')::text
           from canvas_views v where v.account_id = c.account_id and v.canvas_id = c.canvas_id) as views,

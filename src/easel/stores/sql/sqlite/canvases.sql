@@ -18,7 +18,7 @@ select *,
        (select json_group_array(json_array(path, blob_key, size))
           from (select * from canvas_assets a
                  where a.account_id = c.account_id and a.canvas_id = c.canvas_id order by path)) as assets,
-       (select json_group_array(json_array(view_id, client_id, connection_id, expires_at > :now))
+       (select json_group_array(json_array(view_id, client_id, connection_id, user_id, expires_at > :now))
           from (select * from canvas_views v
                  where v.account_id = c.account_id and v.canvas_id = c.canvas_id order by view_id)) as views,
        (select json_group_array(json_array(refresh_id, action_id, failures, (next_at - :now) / 1e6,
