@@ -60,6 +60,7 @@ def test_entry_that_is_no_address_and_no_domain_is_refused(text: str) -> None:
         ({"email": "ada@example.com", "email_verified": 1}, None),
         ({"email": "ada@example.com", "xms_edov": "1"}, "ada@example.com"),
         ({"email": "ada@example.com", "xms_edov": "0"}, None),
+        ({"email": "ada@example.com", "xms_edov": True, "email_verified": False}, None),
         ({"email": ["ada@example.com"], "email_verified": True}, None),
         ({"email_verified": True}, None),
     ],

@@ -84,7 +84,8 @@ def read_identity(claims: Mapping[str, Any], teams_claim: str) -> Identity:
     address = claims.get("email")
     email = address.lower() if isinstance(address, str) else ""
     # Microsoft Entra sends `xms_edov` instead: whether the owner of the address's domain was verified.
-    is_verified = claims.get("email_verified") is True or claims.get("xms_edov") in (True, "1", "true")
+    of_domain = claims.get("xms_edov") in (True, "1", "true")
+    is_verified = claims.get("email_verified", of_domain) is True
     preferred, shown = claims.get("preferred_username"), claims.get("name")
     hint = preferred if isinstance(preferred, str) and preferred else email
     return Identity(
