@@ -73,8 +73,8 @@ class Settings:
     oidc_client_secret: str = _row("", "The secret of this client; empty: a public client.", secret=True)
     oidc_allowed: str = _row(
         "",
-        "Who may sign in the first time without an invitation, by a verified e-mail address: domains such as "
-        "@example.com and addresses, separated by commas; empty: nobody.",
+        "Verified e-mail addresses of new persons who need no invitation: domains such as @example.com and "
+        "addresses, separated by commas; empty: none.",
     )
     oidc_teams_claim: str = _row(
         "",

@@ -48,7 +48,7 @@ class Stage:
 
     @asynccontextmanager
     async def browser(self) -> AsyncIterator[httpx2.AsyncClient]:
-        """Yield a browser in which nobody is signed in; each request may reach another API."""
+        """Yield a browser without a sign-in; each request may reach another API."""
         async with httpx2.AsyncClient(
             base_url=self.url,
             timeout=SECONDS,

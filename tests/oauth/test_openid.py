@@ -146,7 +146,7 @@ def swapped_payload(issuer: SigningIssuer) -> str:
     return f"{header}.{encode(issuer.claims(NONCE, sub='victim'))}.{signature}"
 
 
-def announced_by_nobody(issuer: SigningIssuer) -> str:
+def of_another_algorithm(issuer: SigningIssuer) -> str:
     key = new_key("RS256", "rsa")
     issuer.keys.append(key.as_dict(private=False))
     return issuer.sign(issuer.claims(NONCE), key=key, alg="RS256")
@@ -168,7 +168,7 @@ HOSTILE: dict[str, Callable[[SigningIssuer], Any]] = {
         issuer.claims(NONCE), key=new_key("ES256", "first"), jku="http://127.0.0.1:9/keys"
     ),
     "an unknown key": lambda issuer: issuer.sign(issuer.claims(NONCE), key=new_key("ES256", "second")),
-    "an algorithm that is not announced": announced_by_nobody,
+    "an algorithm that is not announced": of_another_algorithm,
     "a payload of another": swapped_payload,
     "an unknown critical header": lambda _: (
         f"{encode({'alg': 'ES256', 'kid': 'first', 'crit': ['x'], 'x': 1})}.{encode({})}.AA"
@@ -207,7 +207,7 @@ async def test_swapped_keys_are_noticed_and_requests_for_them_are_limited(
     issuer.answer = issuer.sign(issuer.claims(NONCE))
     await client.identify(flow_of(issuer), "a code")
     assert issuer.requests.count("/keys") == 2
-    # The key that was removed is not accepted any more, and asks the provider at most every 30 s.
+    # The removed key is refused, and causes a request at most every 30 s.
     for _ in range(5):
         await refusal(client, issuer, issuer.sign(issuer.claims(NONCE), key=old))
     assert issuer.requests.count("/keys") == 2

@@ -142,7 +142,7 @@ async def test_invitation_connects_an_identity_once(identities: IdentityStore, s
     assert known is not None
     assert known.user_id == "ada"
     assert await identities.connect("digest", Identity(ISSUER, "2")) is not None, "it was not consumed"
-    # Who was deleted comes back by an invitation of another person only.
+    # The identity of a deleted person may be connected by an invitation.
     await store.database.people.delete_person(ADA)
     await invite(store, "bob")
     assert await identities.connect("digest", Identity(ISSUER, "1")) is not None

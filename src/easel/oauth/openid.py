@@ -58,7 +58,7 @@ class Discovery:
 
 
 class HttpOpenIdClient:
-    """The `OpenIdClient` over HTTP, of one provider. What it caches is of this provider alone."""
+    """The `OpenIdClient` over HTTP, of one provider. Its caches hold documents of this provider alone."""
 
     def __init__(
         self,

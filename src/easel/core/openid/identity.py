@@ -1,4 +1,4 @@
-"""What a verified ID token says: the identity of a person, and the teams that a claim gives them. RS-76
+"""The identity of a person in a verified ID token, and the teams that a claim gives them. RS-76
 
 An identity is the issuer with the subject. An e-mail address never finds a person; a verified one only
 decides whether a new person may be made. Owns which claims of a token are accepted. Does not know signatures.
@@ -46,7 +46,7 @@ class KnownIdentity:
 
 @dataclass(frozen=True, slots=True)
 class TeamChanges:
-    """What a sign-in changed in the teams of a person, and what it had to leave."""
+    """Changes of the teams of a person by a sign-in, and the teams that it left as they are."""
 
     given: Mapping[str, str] = field(default_factory=dict[str, str])  # team: role
     removed: tuple[str, ...] = ()

@@ -1,7 +1,7 @@
 """The provider of OpenID Connect of this host, and who may sign in the first time.
 
-Owns the list of allowed e-mail addresses and domains. An empty list allows nobody: then only invitations
-connect persons. Does not know where the description comes from.
+Owns the list of allowed e-mail addresses and domains. With an empty list only invited
+persons sign in. Does not know where the description comes from.
 """
 
 import re

@@ -1,6 +1,6 @@
 """Sign-in by OpenID Connect over HTTP: the start, the callback, and the way from an invitation to it.
 
-The browser of a flow has a cookie of its own, for ten minutes, before anybody is signed in.
+The browser of a flow has a cookie of its own for ten minutes.
 """
 
 import secrets

@@ -47,7 +47,7 @@ _NOT_ALLOWED = (
     "invitation, or to allow your verified e-mail address."
 )
 _INVALID = "This invitation was used, has expired or was replaced. Ask who sent it to you for a new one."
-_TAKEN = "This identity at {provider} belongs to another person here. Sign in there as somebody else."
+_TAKEN = "This identity at {provider} belongs to another person here. Sign in there with another account."
 
 
 @dataclass(frozen=True, slots=True)

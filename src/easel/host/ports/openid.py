@@ -51,7 +51,7 @@ class IdentityStore(Protocol):
 
 
 class OpenIdClient(Protocol):
-    """What Easel asks of the provider. Its errors contain neither tokens nor codes."""
+    """Requests to the provider. Its errors contain neither tokens nor codes."""
 
     async def authorize_url(self, flow: SignInFlow) -> str:
         """Return the address at which the provider asks the person. Raises `ProviderUnreachable`."""

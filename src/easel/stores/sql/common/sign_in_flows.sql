@@ -1,9 +1,9 @@
 -- name: delete_expired_flows
--- Delete flows that nobody finished, by their index, so that the table stays small.
+-- Delete expired flows by their index, so that the table stays small.
 delete from oauth_state where expires_at < statement_timestamp();
 
 -- name: start_sign_in
--- Store a flow of a browser in which nobody is signed in yet. RX-39
+-- Store a flow of a browser, before its person is known. RX-39
 insert into oauth_state (state, code_verifier, expires_at, provider, nonce, browser, redirect_uri, origin,
                          invitation)
 values (:state, :code_verifier, clock_timestamp() + make_interval(secs => :seconds), :issuer, :nonce,
