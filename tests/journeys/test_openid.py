@@ -13,6 +13,7 @@ import asyncpg
 import httpx2
 import pytest
 
+from easel.edges.http.calls import SessionCookie
 from tests.journeys.test_oauth import start_api, with_query
 from tests.requirements import case, rule
 from tests.support.oidc import CLIENT_SECRET, NO_TLS, OidcProvider, approve
@@ -210,6 +211,18 @@ async def test_invitation_connects_an_identity_and_a_disabled_person_stays_out(s
         check_refused(await sign_in(browser, "grace"), "disabled or deleted", 403)
         assert (await owner.delete("/api/people/grace")).status_code == 204
         check_refused(await sign_in(browser, "grace"), "disabled or deleted", 403)
+
+
+@case("O2")
+async def test_cookie_of_the_browser_is_its_own_and_protected(stage: Stage) -> None:
+    async with stage.browser() as browser:
+        answer = await browser.get("/sign-in/openid")
+    cookie = answer.headers["set-cookie"]
+    assert re.fullmatch(r"easel-\d+-openid=[\w-]{43}; HttpOnly; Max-Age=600; Path=/; SameSite=lax", cookie), (
+        cookie
+    )
+    secure = SessionCookie.of("https://easel.example", "").of_flow(600)
+    assert (secure.name, secure.is_secure) == ("__Host-easel-443-openid", True)
 
 
 async def test_nothing_secret_is_stored(stage: Stage) -> None:

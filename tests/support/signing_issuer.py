@@ -83,7 +83,7 @@ class SigningIssuer(ProviderHttp):
 
 
 def new_key(algorithm: str, key_id: str) -> jwk.Key:
-    parameters = {"kid": key_id, "use": "sig"}
+    parameters: jwk.KeyParameters = {"kid": key_id, "use": "sig"}
     match algorithm:
         case "RS256":
             return jwk.RSAKey.generate_key(2048, parameters)

@@ -72,7 +72,7 @@ async def _start(call: Call, target: str, invitation: str | None = None) -> tupl
     if len(browser) != BROWSER_LENGTH:
         browser = secrets.token_urlsafe(BROWSER_BYTES)
     host = call.request.headers.get("host", "")
-    url = await _service(call).start(host, browser, target, address_of(call.request), invitation=invitation)
+    url = await _service(call).start(host, browser, target, invitation=invitation)
     return url, browser
 
 

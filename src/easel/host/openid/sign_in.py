@@ -25,7 +25,7 @@ from easel.core.openid.provider import OpenIdProvider
 from easel.core.people import RESERVED, in_own_account
 from easel.core.principal import ANONYMOUS, Principal
 from easel.core.token import digest_of
-from easel.errors import AlreadyExists, BadInput, Forbidden, HostError, TooManyFailures
+from easel.errors import AlreadyExists, BadInput, Forbidden, HostError
 from easel.host.audit.audit import Audit
 from easel.host.auth.throttle import SignInThrottle
 from easel.host.people.people import NOT_ISOLATED, OnDeparture
@@ -97,14 +97,11 @@ class OpenIdSignIn:
         self._new_suffix = new_suffix
         self._log = structlog.get_logger("openid")
 
-    async def start(
-        self, host: str, browser: str, target: str, address: str, *, invitation: str | None = None
-    ) -> str:
+    async def start(self, host: str, browser: str, target: str, *, invitation: str | None = None) -> str:
         """Begin a sign-in in this browser. Returns the address at which the provider asks the person.
 
-        Raises `BadInput`, `TooManyFailures`, or the error of the provider. RX-39
+        Raises `BadInput`, or the error of the provider. RX-39
         """
-        self._throttle.check(address)
         flow = SignInFlow(
             state=secrets.token_urlsafe(STATE_BYTES),
             code_verifier=secrets.token_urlsafe(VERIFIER_BYTES),
@@ -125,17 +122,13 @@ class OpenIdSignIn:
         Raises `BadInput`, `Forbidden`, `TooManyFailures`, or the error of the provider. RX-44
         """
         try:
-            self._throttle.check(address)
-            flow = await self._consume(callback)
+            flow = await self._consume(callback, address)
             identity = await self._identify(flow, callback)
             member = await self._find_member(flow, identity)
         except HostError as problem:
-            if not isinstance(problem, TooManyFailures):
-                self._throttle.note_failure(address)
             details = {"error": problem.code, "problem": problem.message, "address": address}
             self._record_failure(details)
             raise
-        self._throttle.note_success(address)
         await self._apply_teams(member, identity)
         return SignedIn(in_own_account(member), flow.target)
 
@@ -150,11 +143,14 @@ class OpenIdSignIn:
 
     # -- the steps of the callback ---------------------------------------------------------------------------
 
-    async def _consume(self, callback: SignInCallback) -> SignInFlow:
+    async def _consume(self, callback: SignInCallback, address: str) -> SignInFlow:
+        """Return the flow of the callback. Only an unknown one counts as a failure of its address."""
         flow = None
         if callback.browser and 0 < len(callback.state) <= MAX_STATE_LENGTH:
             flow = await self._flows.consume(callback.state, digest_of_browser(callback.browser))
         if flow is None or flow.issuer != self.provider.issuer:
+            self._throttle.check(address)
+            self._throttle.note_failure(address)
             raise BadInput(problem=_USED)
         return flow
 

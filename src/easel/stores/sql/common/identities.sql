@@ -29,7 +29,7 @@ select account_id from team_members where user_id = :user_id and from_claim;
 select role, from_claim from team_members where account_id = :account_id and user_id = :user_id;
 
 -- name: set_claimed
--- Set the role of a member from the claim. A membership that people gave is left as it is.
+-- Set the role of a member from the claim, after `get_claimed` under the lock of the team.
 insert into team_members (account_id, user_id, role, from_claim)
 values (:account_id, :user_id, :role, true)
-on conflict (account_id, user_id) do update set role = excluded.role where team_members.from_claim;
+on conflict (account_id, user_id) do update set role = excluded.role;
