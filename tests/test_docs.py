@@ -18,7 +18,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from easel import settings
+from easel import settings, settings_oauth
 from easel.core.canvas.spec import parse_spec
 from easel.edges.http.routes import ROUTES
 from easel.edges.methods import METHODS
@@ -202,7 +202,8 @@ def unknown_names(text: str, name: str) -> list[str]:
     first_words = {command.split()[0] for command in commands()}
     targets = names_in(r"\bmake ([a-z]+)\b", text) - make_targets()
     verbs = names_in(r"(?<!the )\beasel (?!easel\b)([a-z]+)\b", text) - first_words
-    unknown = names_in(r"\bEASEL_[A-Z_]*[A-Z]\b", text) - variables
+    given = names_in(r"\bEASEL_[A-Z_]*[A-Z]\b", text) - variables
+    unknown = {variable for variable in given if not settings_oauth.is_of_family(variable)}
     paths = names_in(r"(?:\$URL|:\d+|(?<![\w.~]))(/(?:api|openapi)[\w/{}$…?=.-]*)", text)
     return [
         *(f"{name}: there is no `make {target}`" for target in sorted(targets)),

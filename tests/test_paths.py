@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 # is locked, so that the writer only compares and stores. A run's requests are its POST and its stream, which
 # reads the log itself or finds it read by another.
 BARS = {
-    "press": {"request": 18, "execution": 57, "writer": 30},
-    "run": {"request": 39, "run": 41, "writer": 12},
+    "press": {"request": 19, "execution": 57, "writer": 30},
+    "run": {"request": 40, "run": 41, "writer": 12},
     "edit": {"run": 65, "writer": 23},
 }
 PARTS = {

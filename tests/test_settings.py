@@ -56,6 +56,7 @@ BAD = [
     ("PUBLIC_URL", "easel.example.org", "http"),
     ("PUBLIC_URL", "http://[", "EASEL_PUBLIC_URL"),
     ("PUBLIC_URL", "ftp://easel.example.org", "http"),
+    ("ACCOUNT_LIMITS", "run=8", "EASEL_ACCOUNT_LIMITS: 'run' is not a limit of accounts; did you mean runs?"),
 ]
 
 

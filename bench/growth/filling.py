@@ -329,7 +329,7 @@ async def fill_postgres(url: str, size: Size) -> None:
         await connection.execute(
             "update audit_head set last_seq = $1, last_hash = $2", links[-1].seq, links[-1].hash
         )
-        await connection.execute(f"select setval('run_turns', {size.runs + 1})")
+        await connection.execute(f"select setval('claimed_turns', {size.runs + 1})")
         await connection.execute("vacuum analyze", timeout=FILL_SECONDS)
         await connection.execute("checkpoint", timeout=FILL_SECONDS)
 

@@ -186,6 +186,12 @@ class TooLarge(HostError):
         if "setting" in details:
             self.args = (f"{self.message} {details['setting']} sets the limit.",)
 
+    @classmethod
+    def of_account(cls, limit: str, maximum: int) -> Self:
+        """Return the error for a limit of EASEL_ACCOUNT_LIMITS."""
+        message = f"This account has reached its limit {limit}={maximum}; delete something first."
+        return cls.with_message(message, limit=limit, maximum=maximum)
+
 
 class BoardFull(HostError):
     """The boards of a run can hold at most {limit} {what}; replace or remove existing values."""
@@ -209,6 +215,14 @@ class TooMany(HostError):
     """Too many {what} (limit {limit}); try again later."""
 
     code, gateway, rpc, http, retry_after = "TOO_MANY", 429, -32029, 429, 1
+
+    @classmethod
+    def of_account(cls, limit: str, maximum: int, seconds: int = 1) -> Self:
+        """Return the error for a limit of EASEL_ACCOUNT_LIMITS; `seconds`: after which to try again."""
+        message = f"This account has reached its limit {limit}={maximum}; try again in {seconds} s."
+        problem = cls.with_message(message, limit=limit, maximum=maximum)
+        problem.retry_after = seconds
+        return problem
 
 
 class TooManyFailures(HostError):

@@ -10,6 +10,7 @@ from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from easel.core.account_limits import AccountLimits, describe_defaults, parse_limits
 from easel.core.canvas import versions
 from easel.core.model.choice import REASONING_EFFORTS, Provider
 from easel.core.model.settings import DEFAULT_TOKEN_BUDGET, MAX_TOKEN_BUDGET, MIN_TOKEN_BUDGET
@@ -294,6 +295,11 @@ class Settings:
         1_000, "Versions of one document that are kept; the oldest are deleted.", minimum=1
     )
     max_document_bytes: int = _row(1_048_576, "Largest text of a document.", minimum=1_024)
+    account_limits: str = _row(
+        "",
+        f"Limits of one account over all instances, such as `runs=8,stored_mb=1000`; 0: none. Others: "
+        f"{describe_defaults()}.",
+    )
     artifact_days: float = _row(
         7.0,
         "Days to keep an artifact that nothing refers to, after its last upload. An upload must end in half "
@@ -357,6 +363,11 @@ class Settings:
         return tuple(key.strip() for key in self.old_secret_keys.split(",") if key.strip())
 
     @property
+    def limits_of_account(self) -> AccountLimits:
+        """The value of EASEL_ACCOUNT_LIMITS."""
+        return parse_limits(self.account_limits)
+
+    @property
     def has_weak_token(self) -> bool:
         return 0 < len(self.token) < MIN_TOKEN_LENGTH
 
@@ -411,6 +422,10 @@ def load(environment: Mapping[str, str] | None = None, **options: Any) -> Settin
         _ = parse_hosts(settings.fetch_hosts), parse_networks(settings.fetch_private)
     except BadInput as problem:
         raise BadSettings(problem=problem.message) from None
+    try:
+        parse_limits(settings.account_limits)
+    except BadInput as problem:
+        raise BadSettings(problem=f"EASEL_ACCOUNT_LIMITS: {problem.message}") from None
     check_model(settings.provider, settings.model, settings.api_key, settings.base_url)
     check_address("EASEL_PUBLIC_URL", settings.public_url)
     check_address("EASEL_ASSETS_URL", settings.assets_url)

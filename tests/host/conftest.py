@@ -134,7 +134,7 @@ class RunHarness:
     ) -> RunExecution:
         """Build the execution of runs. Takes its own options out of `limits`."""
         documents, leases = limits.pop("documents", None), limits.pop("leases", None)
-        choice = limits.pop("choice", None)
+        choice, budget = limits.pop("choice", None), limits.pop("budget", None)
         names = ("max_steps", "max_rejected_patches", "max_tokens")
         loop_limits = LoopLimits(**{name: limits.pop(name) for name in names if name in limits})
         images = ImageReader(self.artifacts, max_bytes=100_000)
@@ -148,6 +148,7 @@ class RunHarness:
             contexts,
             leases or keep_leases(self.database, self.artifacts),
             limits=loop_limits,
+            budget=budget,
         )
         return RunExecution(
             runs,

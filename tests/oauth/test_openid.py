@@ -128,7 +128,9 @@ async def test_token_that_is_right_is_accepted(
 
 def hs256_with_the_public_key(issuer: SigningIssuer) -> str:
     signed = f"{encode({'alg': 'HS256', 'kid': 'first'})}.{encode(issuer.claims(NONCE))}"
-    digest = hmac.new(issuer.key.as_pem(private=False), signed.encode(), hashlib.sha256).digest()
+    assert isinstance(issuer.key, jwk.ECKey)
+    public_pem = issuer.key.as_pem(private=False)
+    digest = hmac.new(public_pem, signed.encode(), hashlib.sha256).digest()
     return f"{signed}.{encode(digest)}"
 
 

@@ -357,6 +357,16 @@ FILL = [
     ),
     rows("account_orders", 1_000, account_id="'user' || n", last_seq="n", oldest_seq="1"),
     rows("account_orders", 1, account_id="'owner'", last_seq="13000", followed_until=PAST),
+    rows("account_totals", 1_000, account_id="'user' || n", stored_bytes="n"),
+    rows(
+        "usage_counts",
+        subject="'user' || n % 1000",
+        instance_id="'instance' || n",
+        requests="1",
+        streams="0",
+        actions="0",
+        expires_at=FUTURE,
+    ),
     rows("unordered_appends", appends="'[]'"),
     rows(
         "ordered_appends",

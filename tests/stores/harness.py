@@ -126,6 +126,8 @@ class Store:
             "delete from artifacts",
             "delete from probes",
             "delete from sweeps",
+            "delete from usage_counts",
+            "delete from account_totals",
             "delete from nodes",
             "delete from calls",
             "delete from tokens",

@@ -24,6 +24,12 @@ LONG_AGO = datetime(1990, 1, 1, tzinfo=UTC)  # before every row
 SOON = datetime(2050, 1, 1, tzinfo=UTC)  # after all rows except those that never expire
 
 SAMPLES: dict[str, tuple[Any, ...]] = {
+    "max_runs": (0, 2),
+    "max_queued": (0, 3),
+    "usage": ('[["user5", 1, 0, 0]]',),
+    "subjects": (["user5", "user6"],),
+    "day": ("2026-01-01",),
+    "tokens": (5,),
     "acknowledged": (["running1"],),
     "action": ("never",),
     "action_id": ("action",),
@@ -38,7 +44,6 @@ SAMPLES: dict[str, tuple[Any, ...]] = {
     "answer": ("{}",),
     "answer_seconds": (60.0,),
     "appends": ('[["owner", 14000, "run", "r5", 1, 1]]',),
-    "arrivals": (1,),
     "artifact_id": ("artifact5",),
     "artifact_ids": (["artifact5", "artifact6"],),
     "assets": ('[["assets/new.html", null, null]]',),
@@ -252,7 +257,8 @@ SAMPLES: dict[str, tuple[Any, ...]] = {
     "tools": ("[]",),
     "turn_at": (SOON,),
     "turn_no": (None,),
-    "turns": (1,),
+    "waits_for_slot": (0,),
+    "is_ready": (1,),
     "unheard": (True,),
     "until": (SOON,),
     "unwatched": (True, False),

@@ -40,7 +40,7 @@ EXCEPTIONS = {
         accounts: add_person
     """,
     "by the id of a run, whose account was compared in this statement, its transaction or before it": """
-        runs: cancel_queued events_after flag_cancel give_turn log_heads pass_turn
+        runs: cancel_queued events_after flag_cancel log_heads pass_turn wait_for_slot
         turns: list_turns read_logs
     """,
     "a sweep over all accounts": """

@@ -172,6 +172,18 @@ async def test_members_are_added_changed_and_removed(people: PeopleStore) -> Non
     assert [found.account_id for found in await people.list_memberships(BOB)] == ["bob"]
 
 
+async def at_once(store: Store, *works: Coroutine[Any, Any, Any]) -> list[Any]:
+    """Run two changes at the same time: on Postgres both have begun when one of them gets a lock."""
+    if store.kind == "sqlite":
+        return await asyncio.gather(*works, return_exceptions=True)
+    async with other_connection(store) as other:
+        async with other.transaction():
+            await other.execute("select 1 from accounts for update")
+            tasks = [asyncio.create_task(work) for work in works]
+            await wait_for_blocked_statement(other, len(tasks))
+        return await asyncio.gather(*tasks, return_exceptions=True)
+
+
 LOSSES = {
     "removed": lambda people, admin: people.remove_member(WEB, ADA, admin),
     "made a member": lambda people, admin: people.set_member(WEB, ADA, Role.MEMBER, admin),
@@ -221,16 +233,7 @@ async def test_two_admins_who_end_each_other_at_once_leave_one(
     chosen = ends.pop(second)
     for other in ends.values():
         other.close()
-    first = people.remove_member(WEB, BOB)
-    if store.kind == "postgres":  # both have begun when the first of them gets the lock of the team
-        async with other_connection(store) as other:
-            async with other.transaction():
-                await other.execute("select 1 from accounts where account_id = 'web' for update")
-                both = [asyncio.create_task(work) for work in (first, chosen)]
-                await wait_for_blocked_statement(other, 2)
-            done = await asyncio.gather(*both, return_exceptions=True)
-    else:
-        done = await asyncio.gather(first, chosen, return_exceptions=True)
+    done = await at_once(store, people.remove_member(WEB, BOB), chosen)
     assert sorted(type(result).__name__ for result in done) == ["LastAdmin", "bool"]
     left = "select count(*) from team_members m join accounts a on a.account_id = m.user_id"
     assert await column(store, f"{left} where m.role = 'admin' and a.disabled_at is null") == [1]
@@ -249,11 +252,11 @@ async def test_last_operator_is_neither_disabled_nor_deleted(people: PeopleStore
 
 
 @rule("RS-76")
-async def test_two_operators_who_disable_each_other_at_once_leave_one(people: PeopleStore) -> None:
+async def test_two_operators_who_disable_each_other_at_once_leave_one(
+    store: Store, people: PeopleStore
+) -> None:
     await add(people, ADA, is_operator=True)
-    done = await asyncio.gather(
-        people.disable_person(ADA), people.disable_person(UserId(OWNER)), return_exceptions=True
-    )
+    done = await at_once(store, people.disable_person(ADA), people.disable_person(UserId(OWNER)))
     assert sorted(type(result).__name__ for result in done) == ["BadInput", "bool"]
 
 

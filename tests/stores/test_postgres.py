@@ -175,8 +175,9 @@ async def test_claims_use_the_index_and_read_few_pages_beside_dead_rows(
         insert into sessions (account_id, session_id)
           select 'owner', 'churn' || n from generate_series(1, 20000) n;
         insert into runs (run_id, account_id, session_id, status, input_text, turn_no)
-          select 'run_churn' || n, 'owner', 'churn' || n, 'queued', 'noop', nextval('run_turns')
+          select 'run_churn' || n, 'owner', 'churn' || n, 'queued', 'noop', n + 1
             from generate_series(1, 20000) n;
+        select setval('claimed_turns', 20001);
         update runs set status = 'cancelled', finished_at = now() where status = 'queued';
         """
     )

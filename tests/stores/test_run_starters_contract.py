@@ -1,4 +1,4 @@
-"""Who started a run, and the role of its agent, on every store. RS-76"""
+"""The starter of a run, and the role of its agent, on every store. RS-76"""
 
 from __future__ import annotations
 

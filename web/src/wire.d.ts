@@ -1907,7 +1907,7 @@ export interface ChangeSettings {
   reasoning_effort?: string | null;
   /** Tokens of the conversation that a model call is given. */
   token_budget?: number | null;
-  /** Of a team. anyone; or another: nobody approves what they asked for themselves. */
+  /** Of a team. anyone; or another: the person who asked for a call cannot approve it. */
   approval_by?: string | null;
 }
 

@@ -41,7 +41,7 @@ def host_model(settings: Settings) -> ModelValues:
         api_key=ApiKey(settings.api_key, server) if settings.api_key else None,
         base_url=base_url,
         reasoning_effort=settings.reasoning_effort or None,
-        approval_by=Approval(settings.approval_by),
+        approval_by=None if settings.approval_by == Approval.ANYONE else Approval.ANOTHER,
         token_budget=None if settings.token_budget == DEFAULT_TOKEN_BUDGET else settings.token_budget,
     )
 

@@ -22,8 +22,7 @@ async def open_connections(resources: Resources) -> AsyncGenerator[Connections |
     from easel.oauth.http import ProviderHttp
 
     cipher = open_cipher(settings, "auth")
-    # A request ends before the claim of its refresh does, so that nobody repeats it in the meantime.
-    http = ProviderHttp(allows_loopback=not settings.is_prod, max_seconds=settings.claim_seconds * 2 / 3)
+    http = ProviderHttp(allows_loopback=not settings.is_prod)
     client = HttpOAuthClient(http)
     tokens = AccessTokens(
         database.connections,

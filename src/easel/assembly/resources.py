@@ -14,6 +14,7 @@ from easel.assembly.storage import migrated_database, open_blobs
 from easel.host.artifacts.artifacts import Artifacts
 from easel.host.audit.audit import Audit
 from easel.host.ports import BlobStore
+from easel.host.usage import AccountBudget
 from easel.settings import Settings
 
 if TYPE_CHECKING:
@@ -30,6 +31,12 @@ class Resources:
     artifacts: Artifacts
     audit: Audit
     signing_key: str = field(repr=False)
+
+
+def account_budget(settings: Settings, database: "Database") -> AccountBudget | None:
+    """Return the budgets of accounts, None if there are no limits for them."""
+    limits = settings.limits_of_account
+    return AccountBudget(limits, database.usage) if limits.has_totals else None
 
 
 @contextlib.asynccontextmanager
@@ -49,6 +56,7 @@ async def open_resources(settings: Settings) -> AsyncGenerator[Resources]:
             blobs,
             max_bytes=settings.max_artifact_bytes,
             grace_seconds=settings.artifact_days * 86_400,
+            budget=account_budget(settings, database),
         )
         try:
             yield Resources(settings, database, blobs, artifacts, audit, signing_key)

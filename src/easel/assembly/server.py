@@ -52,6 +52,7 @@ async def serve(
     )
     await server.start()
     if gateway is not None:
+        services.usage.periodic.start()
         services.views.periodic.start()
         await services.actions.start()
         services.refresh.start()
@@ -66,6 +67,7 @@ async def serve(
             await services.refresh.stop()
             await services.actions.stop()
             await services.views.periodic.stop()
+            await services.usage.periodic.stop()
         for tails in (services.tails, services.threads, services.canvas_tails, services.account_tails):
             await tails.close()
         await services.order.close()

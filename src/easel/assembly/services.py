@@ -65,6 +65,7 @@ from easel.host.sessions import Sessions
 from easel.host.streams import ACCOUNTS, CANVASES, RUNS, THREADS, LogKind, StreamQuota, TailMemory, Tails
 from easel.host.tools.native import native_tools
 from easel.host.tools.registry import ToolRegistry
+from easel.host.usage import AccountUsage
 from easel.ids import new_worker_id
 from easel.sandbox.modes import Choice
 from easel.sandbox.session_dirs import SessionDirs
@@ -226,8 +227,13 @@ def build_services(shared: SharedServices, *, random: Callable[[], float] = rand
         canvases=database.canvases,
         max_attempts=settings.max_attempts,
         max_message_bytes=settings.max_message_bytes,
+        max_queued=settings.limits_of_account.queued_runs,
     )
-    quota = StreamQuota(settings.max_streams)
+    instance_id = new_worker_id()
+    usage = AccountUsage(
+        settings.limits_of_account, database.usage, instance_id, is_shared=settings.on_postgres
+    )
+    quota = StreamQuota(settings.max_streams, usage)
     tail_memory = TailMemory(settings.tail_bytes)
 
     def tails(kind: LogKind, source: LogSource) -> Tails:
@@ -252,8 +258,9 @@ def build_services(shared: SharedServices, *, random: Callable[[], float] = rand
         tools=shared.tools,
         audit=audit,
         limits=action_limits(settings),
-        instance_id=new_worker_id(),
+        instance_id=instance_id,
         approval_by=shared.settings.find_approval,
+        usage=usage,
     )
     actions = ActionService(
         parts, executor, shared.outputs, notifier, single_process=not settings.on_postgres
@@ -318,6 +325,7 @@ def build_services(shared: SharedServices, *, random: Callable[[], float] = rand
         connections=shared.connections,
         openid=build_openid(resources, throttle, departures.start_now),
         models=shared.models,
+        usage=usage,
     )
 
 

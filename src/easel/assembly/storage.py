@@ -97,6 +97,7 @@ async def _connect(settings: Settings) -> "Database":
             timeout=settings.database_timeout_seconds,
             max_document_versions=settings.max_document_versions,
             max_canvas_versions=settings.canvas_versions,
+            max_account_runs=settings.limits_of_account.runs,
         )
     from easel.stores.sqlite import open_sqlite
 
@@ -106,6 +107,7 @@ async def _connect(settings: Settings) -> "Database":
         synchronous=settings.sqlite_synchronous,
         max_document_versions=settings.max_document_versions,
         max_canvas_versions=settings.canvas_versions,
+        max_account_runs=settings.limits_of_account.runs,
     )
 
 

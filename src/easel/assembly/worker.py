@@ -2,6 +2,7 @@
 
 from functools import partial
 
+from easel.assembly.resources import account_budget
 from easel.assembly.services import SharedServices
 from easel.core.run.limits import LoopLimits
 from easel.host.actions.retention import RecordRetention
@@ -20,6 +21,8 @@ from easel.host.runs.turns import TurnLoader
 from easel.host.runs.worker import RunWorker, WorkerLimits
 from easel.host.sweeps import shared_periodic
 from easel.ids import new_worker_id
+
+GIVE_SLOTS_SECONDS = 10.0
 
 
 def sweeps(shared: SharedServices, retention_seconds: float) -> list[Periodic]:
@@ -63,6 +66,7 @@ def build_execution(shared: SharedServices) -> RunExecution:
             max_rejected_patches=settings.max_rejected_patches,
             max_tokens=settings.run_token_budget,
         ),
+        budget=account_budget(settings, database),
     )
     return RunExecution(
         database.runs,
@@ -109,6 +113,7 @@ def build_worker(shared: SharedServices) -> RunWorker:
                 EXPIRE_SECONDS,
                 partial(end_expired_follows, database.orders, database.notifier),
             ),
+            Periodic("runs.give_slots", GIVE_SLOTS_SECONDS, database.runs.give_slots),
             *shared.leases.periodics(),
             shared.nodes.periodic(),
             shared.incoming_calls.periodic(),

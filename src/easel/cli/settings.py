@@ -22,7 +22,8 @@ app = typer.Typer(
     help="""List the settings of this host, or change your own: which model you use, and with which key.
 
     `easel settings` alone lists every EASEL_* setting. Your own settings are stored by the running Easel and
-    used before those of the host: provider, model, api_key, base_url, reasoning_effort and token_budget; and approval_by of a team.
+    used before those of the host: provider, model, api_key, base_url, reasoning_effort and token_budget;
+    and approval_by of a team.
 
     Example: `easel settings set provider anthropic`, then `easel settings set api_key`""",
 )

@@ -53,9 +53,9 @@ def check_access(access: Access, principal: Principal) -> None:
 
 
 def check_may_delete(principal: Principal, what: str, created_by: UserId | None) -> None:
-    """Raise `Forbidden` for a member who deletes what another person made. RS-76
+    """Raise `Forbidden` for a member who deletes a thing of another person. RS-76
 
-    A program is judged by the person who answers for it. What Easel itself made has no maker.
+    A program has the rights of the person who answers for it. Things of Easel itself are left to admins.
     """
     if principal.role is Role.ADMIN or (created_by is not None and created_by == principal.responsible):
         return

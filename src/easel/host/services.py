@@ -35,6 +35,7 @@ from easel.host.secrets import Secrets
 from easel.host.sessions import Sessions
 from easel.host.streams import Tails
 from easel.host.tools.registry import ToolRegistry
+from easel.host.usage import AccountUsage
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,3 +76,4 @@ class Services:
     connections: Connections | None  # to providers; None: this host describes none
     openid: OpenIdSignIn | None  # None: this host describes no OpenID provider
     models: ChosenModels
+    usage: AccountUsage

@@ -31,6 +31,7 @@ from easel.errors import NotFound, TooMany, Unavailable
 from easel.host.metrics import EVENTS_SENT, SUBSCRIBERS, TAIL_BYTES, WATCHED_LOGS
 from easel.host.periodic import Periodic
 from easel.host.ports import LogSource, Notifier
+from easel.host.usage import AccountUsage
 from easel.ids import AccountId, is_generated_id, is_name, scoped_key
 
 PAGE = 100  # RX-36
@@ -109,7 +110,10 @@ def _size_in_memory(event: LoggedEvent) -> int:
 class Subscription:
     """One viewer's position in a log."""
 
-    def __init__(self, tails: "Tails", tail: LogTail, event_filter: EventFilter) -> None:
+    def __init__(
+        self, tails: "Tails", tail: LogTail, event_filter: EventFilter, account_id: AccountId
+    ) -> None:
+        self.account_id = account_id
         self._tails = tails
         self._tail = tail
         self.cursor = 0  # the position up to which the viewer has all events that its filter shows
@@ -169,15 +173,23 @@ class Subscription:
 
 
 class StreamQuota:
-    """The number of streams that an instance may have open, of all kinds together."""
+    """The streams that an instance, and an account on all instances, may have open, of all kinds together."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, usage: AccountUsage | None = None) -> None:
         self._limit = limit
-        self.used = 0
+        self._usage = usage
+        self._used = 0
 
-    def check(self) -> None:
-        if self.used >= self._limit:
+    def check(self, account_id: AccountId) -> None:
+        if self._used >= self._limit:
             raise TooMany(what="open streams", limit=self._limit)
+        if self._usage is not None:
+            self._usage.check("streams", account_id)
+
+    def count(self, account_id: AccountId, change: int) -> None:
+        self._used += change
+        if self._usage is not None:
+            self._usage.hold("streams", account_id, change)
 
 
 class TailMemory:
@@ -258,7 +270,7 @@ class Tails:
         """
         if self._is_closing:
             raise Unavailable(what="This instance")
-        self._quota.check()
+        self._quota.check(principal.account_id)
         if not self._kind.is_name(name):
             raise NotFound(what=self._kind.what, id=name)
         for loop in self._loops:
@@ -266,10 +278,10 @@ class Tails:
         # Subscribe before reading the bounds, so that no notification between the two is missed.
         key = self._kind.key(principal.account_id, name)
         tail = self._tails.setdefault(key, LogTail(key))
-        viewer = Subscription(self, tail, event_filter)
+        viewer = Subscription(self, tail, event_filter, principal.account_id)
         tail.viewers.add(viewer)
         self._viewers.add(viewer)
-        self._count_viewers(+1)
+        self._count_viewers(viewer.account_id, +1)
         try:
             bounds = await self._source.bounds(principal.account_id, name)
             if bounds is None and not self._kind.is_created_first:
@@ -295,7 +307,7 @@ class Tails:
             return
         tail.viewers.discard(viewer)
         self._viewers.discard(viewer)
-        self._count_viewers(-1)
+        self._count_viewers(viewer.account_id, -1)
         if not tail.viewers:
             self._memory.forget(tail)
             self._drop(tail)
@@ -317,9 +329,9 @@ class Tails:
         for loop in self._loops:
             await loop.stop()
 
-    def _count_viewers(self, change: int) -> None:
+    def _count_viewers(self, account_id: AccountId, change: int) -> None:
         self._count += change
-        self._quota.used += change
+        self._quota.count(account_id, change)
         SUBSCRIBERS.labels(self._kind.what).set(self._count)
         WATCHED_LOGS.labels(self._kind.what).set(len(self._tails))
 

@@ -53,7 +53,7 @@ def approve(
 
 @rule("RS-77")
 @pytest.mark.parametrize("action", [BY_ANOTHER, SEND, {**ACTS, "approval": "another"}])
-def test_who_asked_cannot_approve_and_another_person_can(action: dict[str, Any]):
+def test_asker_cannot_approve_and_another_person_can(action: dict[str, Any]):
     snapshot = canvas_with_actions(go=action)
     asked = start(snapshot, "go", ANN, input={"to": "prod"})
     assert asked.execution.status is ExecutionStatus.ASKED, "it asks, whatever its tool says of itself"
@@ -78,7 +78,7 @@ def test_program_asks_for_the_person_who_answers_for_it(kind: PrincipalKind):
 
 
 @rule("RS-77")
-def test_token_of_who_asked_cannot_approve_either():
+def test_token_of_the_asker_cannot_approve_either():
     snapshot = canvas_with_actions(go=BY_ANOTHER)
     asked = start(snapshot, "go", ANN)
     with pytest.raises(Forbidden):
@@ -93,7 +93,7 @@ def test_question_stays_one_for_another_person_after_spec_and_setting_dropped_th
 
 
 @rule("RS-77")
-def test_action_that_needs_another_since_the_question_cannot_be_approved_by_who_asked():
+def test_action_that_needs_another_since_the_question_is_not_approved_by_its_asker():
     asked = start(canvas_with_actions(go=ACTS), "go", ANN, input={"to": "prod"})
     with pytest.raises(Forbidden):
         approve(canvas_with_actions(go={**ACTS, "approval": "another"}), asked, ANN)
@@ -134,7 +134,7 @@ def test_setting_has_no_effect_in_ones_own_account():
 
 
 @rule("RS-77")
-def test_action_fails_at_once_and_says_why_where_nobody_else_may_approve():
+def test_action_fails_at_once_without_another_approver():
     snapshot = canvas_with_actions(go=BY_ANOTHER)
     failed = start(snapshot, "go", ANN, replace(TEAM_RULES, has_other_approver=False))
     assert failed.execution.status is ExecutionStatus.FAILED
@@ -160,7 +160,7 @@ def test_question_of_another_person_lives_longer():
 
 
 @rule("RS-77", "RS-45")
-def test_refresh_cannot_run_what_another_person_must_approve():
+def test_refresh_cannot_run_an_action_that_another_person_must_approve():
     with pytest.raises(Forbidden):
         start(canvas_with_actions(go=BY_ANOTHER), "go", ANN, is_attended=False)
 
@@ -171,7 +171,9 @@ def test_unaccepted_spec_cannot_take_back_that_another_person_must_approve():
     unaccepted = canvas_with_actions(go={**READS, "confirm": "never"})
     unaccepted = replace(
         unaccepted,
-        canvas=replace(unaccepted.canvas, is_accepted=False, consent=consent_to(accepted.canvas.spec)),
+        canvas=replace(
+            unaccepted.canvas, is_accepted=False, consent_json=consent_to(accepted.canvas.spec).to_text()
+        ),
     )
     asked = start(unaccepted, "go", ANN)
     assert asked.execution.status is ExecutionStatus.ASKED
@@ -222,7 +224,7 @@ def test_approval_and_who_asked_are_part_of_the_digest():
         ({**ACTS, "approval": True}, "approval"),
     ],
 )
-def test_approval_of_what_nobody_is_asked_is_refused(action: dict[str, Any], problem: str):
+def test_approval_of_an_action_that_never_asks_is_refused(action: dict[str, Any], problem: str):
     with pytest.raises(BadInput, match=problem):
         parse_action("go", action)
 

@@ -1,4 +1,4 @@
-"""Two people on one canvas of a team: who may approve, accept and delete, on both stores. RS-76, RS-77"""
+"""Two people on one canvas of a team: approval, acceptance and deletion, on both stores. RS-76, RS-77"""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_service_of_a_person_asks_in_their_name(team: Team, tools: ControlledToo
 
 
 @rule("RS-77")
-def test_question_can_be_withdrawn_by_who_asked_and_says_so(team: Team, tools: ControlledTools) -> None:
+def test_asker_can_withdraw_the_question_and_its_end_says_so(team: Team, tools: ControlledTools) -> None:
     canvas = team.create(team["ann"], guarded(tools)).canvas
     asked = team.press(team["ann"], canvas.canvas_id)
     cancelled = team.services.actions.cancel(team["ann"], canvas.canvas_id, asked.event_id)
@@ -160,9 +160,7 @@ def test_question_for_another_person_lives_a_day_and_others_a_quarter_of_an_hour
     ],
     ids=["nobody else", "only viewers", "only disabled persons"],
 )
-def test_call_fails_at_once_where_nobody_else_may_approve(
-    team: Team, tools: ControlledTools, change: str
-) -> None:
+def test_call_fails_at_once_without_another_approver(team: Team, tools: ControlledTools, change: str) -> None:
     canvas = team.create(team["ann"], guarded(tools)).canvas
     team.easel.sql(change.format(team=team.id))
     with pytest.raises(ActionFailed, match="no other member"):
@@ -291,7 +289,7 @@ def test_session_that_a_run_creates_is_that_of_who_started_the_run(team: Team) -
 
 
 @rule("RS-76")
-def test_only_an_admin_deletes_what_easel_itself_made(team: Team) -> None:
+def test_only_an_admin_deletes_a_canvas_of_easel_itself(team: Team) -> None:
     canvas = team.create(host_for(team.id), {}).canvas
     for member in (team["ann"], host_for(team.id)):
         with pytest.raises(Forbidden):

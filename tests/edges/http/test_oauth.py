@@ -69,7 +69,7 @@ def prod(provider: OAuthProvider, tmp_path_factory: pytest.TempPathFactory) -> I
 def browser_of(easel: LiveEasel, base_url: str = "", **headers: str) -> Iterator[httpx2.Client]:
     with httpx2.Client(base_url=base_url or easel.instances[0].base_url, headers=headers) as browser:
         assert browser.get("/", params={"token": easel.token}).status_code == 303
-        if headers:  # Easel is told that it is behind https, where the cookie is Secure
+        if headers:  # the cookie of a public https address is Secure
             browser.headers["cookie"] = "; ".join(f"{each.name}={each.value}" for each in browser.cookies.jar)
         yield browser
 

@@ -10,6 +10,7 @@ import pytest
 
 from tests.edges.http.live import WAIT_SECONDS, WAITING, LiveEasel, new_session
 from tests.requirements import rule
+from tests.support.standstill import Stopwatch
 from tests.support.strict_http import STRICT
 from tests.support.waiting import wait_for_sync
 
@@ -326,3 +327,30 @@ def test_questions_of_who_leaves_end_as_refused_and_those_of_others_wait(
     assert ended["actor"]["userId"] == member.name, "the record keeps the name"
     events = easel.sql("select payload from canvas_events where event_type = 'canvas.action.refused'")
     assert any("has left this account" in str(event["payload"]) for event in events)
+
+
+@rule("RS-76", "RX-52")
+@pytest.mark.parametrize("end", ["removed", "disabled"])
+def test_streams_of_who_leaves_end_within_5_s_on_another_instance(two_edges: LiveEasel, end: str) -> None:
+    admin, member = Person(two_edges), Person(two_edges)
+    team = Team(two_edges, admin, member=member)
+    run_id = start_waiting_run(member, team.name)
+    with httpx2.stream(
+        "GET",
+        f"{two_edges.instances[1].base_url}/api/runs/{run_id}/events",
+        headers={"Authorization": f"Bearer {member.tokens[team.name]}"},
+        timeout=WAIT_SECONDS,
+    ) as answer:
+        lines = answer.iter_lines()
+        assert next(lines)
+        watch = Stopwatch()
+        if end == "removed":
+            assert team.remove(admin, member).status_code == 204
+        else:
+            disabled = two_edges.ask("PATCH", f"/api/people/{member.name}", json={"disabled": True})
+            assert disabled.status_code == 200
+        for _ in lines:
+            pass
+        assert watch.seconds < 5
+    wait_for_sync(lambda: status_of(two_edges, run_id) == "cancelled", what="the claim ends")
+    assert watch.seconds < 5

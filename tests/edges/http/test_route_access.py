@@ -82,11 +82,11 @@ EXPECTED = {
         GET /api/secrets
         PUT /api/secrets/{name}
         DELETE /api/secrets/{name}
-        PUT /api/members/{name}
-        DELETE /api/members/{name}
         GET /api/oauth
         POST /api/oauth/{provider}/start
         DELETE /api/oauth/{provider}
+        PUT /api/members/{name}
+        DELETE /api/members/{name}
     """,
     "operator": """
         POST /api/people

@@ -27,6 +27,7 @@ DEFAULTS = {
     "base_url": None,
     "reasoning_effort": None,
     "token_budget": 100_000,
+    "approval_by": "anyone",
 }
 
 

@@ -1,4 +1,4 @@
-"""What the members of a team may do over HTTP and in the chat, by their roles. RS-76"""
+"""The rights of the members of a team over HTTP and in the chat, by their roles. RS-76"""
 
 from __future__ import annotations
 

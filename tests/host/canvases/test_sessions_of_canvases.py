@@ -195,7 +195,7 @@ async def test_canvas_that_was_created_again_is_not_accepted_at_the_revision_tha
 ) -> None:
     await upsert(services, AGENT, spec=SPEC)
     seen = (await read(services)).canvas
-    await services.library.delete(AGENT, "c")
+    await services.library.delete(THE_OWNER, "c")
     await upsert(services, AGENT, spec=WIDER, owner_session_key=EVIL)
     again = (await read(services)).canvas
     with pytest.raises(InputConflict):

@@ -269,7 +269,7 @@ async def test_error_without_a_key_keeps_its_cause(harness: RunHarness) -> None:
     assert isinstance(failed.value.__cause__, RuntimeError)
 
 
-# --- addresses that are not public ---------------------------------------------------------------------------
+# --- addresses that are not public --------------------------------------------------------------------------
 
 ANN = person("ann", "Ann")
 IN_TEAM = replace(THE_OWNER, account_id=AccountId("devs"))

@@ -106,9 +106,8 @@ async def test_all_waiters_of_both_instances_get_the_token_of_one_refresh(instan
 async def test_refresh_token_that_is_not_rotated_is_kept(instances: Instances) -> None:
     await instances.connect()
     instances.client.answers = [GrantedTokens("one", None, 0.0), GrantedTokens("two", "rotated", 0.0), FRESH]
-    assert [await instances.get() for _ in range(1)] == ["fresh access"], (
-        "expired answers are refreshed again"
-    )
+    # Tokens that expire at once are used once each.
+    assert [await instances.get() for _ in range(3)] == ["one", "two", "fresh access"]
     assert instances.client.asked == ["old refresh", "old refresh", "rotated"]
 
 
@@ -212,3 +211,16 @@ async def test_failed_refresh_is_repeated_by_the_next_caller(
         await instances.get(0)
     assert await instances.get(1) == "fresh access"
     assert instances.client.asked == ["old refresh", "old refresh"]
+
+
+@rule("RX-41")
+async def test_request_ends_before_its_claim_does(instances: Instances) -> None:
+    await instances.connect()
+    instances.client.may_answer.clear()
+    tokens = instances.tokens[0]
+    tokens._claim_seconds = 0.03
+    with pytest.raises(ProviderUnreachable, match="did not answer within"):
+        await instances.get(0)
+    instances.client.may_answer.set()
+    instances.client.answers = [FRESH]
+    assert await instances.get(1) == "fresh access"

@@ -1,4 +1,4 @@
-"""A run is executed only while the person who started it may start runs in its account. RS-76"""
+"""The starter of a run: its agent has no more rights, and none without them is executed. RS-76"""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ async def test_run_of_easel_itself_is_executed_and_is_nobodys(harness: RunHarnes
     ["delete from team_members", "update team_members set role = 'viewer'"],
     ids=["removed", "now a viewer"],
 )
-async def test_run_of_a_person_who_may_not_start_runs_any_more_fails_plainly_without_a_step(
+async def test_run_of_a_person_without_the_right_to_start_runs_fails_before_its_first_step(
     harness: RunHarness, change: str
 ):
     member, probe = await in_team(harness, Role.MEMBER), Probe()

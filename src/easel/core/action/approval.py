@@ -31,7 +31,7 @@ def needs_another(canvas: Canvas, action: Action, approval_by: Approval = Approv
 
 
 def require_other_approver(action_id: str, has_other: bool | None) -> None:
-    """Raise `ActionFailed` if nobody else may approve, so that no question waits for nobody."""
+    """Raise `ActionFailed` if no other member may approve: the question would never be answered."""
     if has_other is None:
         raise UnknownApprovers
     if not has_other:

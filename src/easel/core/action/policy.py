@@ -126,8 +126,8 @@ def check_invocation(
         )
     if approval_by is Approval.ANOTHER and not is_harmless(definition, args):
         raise Forbidden(
-            problem=f"in this team another person must approve a call of {definition.name} (approval_by); call "
-            "it with an action of a canvas."
+            problem=f"in this team another person must approve a call of {definition.name} (approval_by); "
+            "call it with an action of a canvas."
         )
 
 

@@ -65,7 +65,7 @@ class Confirm(StrEnum):
 
 
 class Approval(StrEnum):
-    """Who may approve a call: any member, or only another person than the one who asked for it. RS-77"""
+    """The approver of a call: any member, or only another person than its asker. RS-77"""
 
     ANYONE = "anyone"
     ANOTHER = "another"

@@ -78,12 +78,16 @@ class Canvas:
     titled_by: str | None = None
     # Paths of the state with values that no person wrote since the acceptance, and their authors. RS-73
     unreviewed: Mapping[str, str] = field(default_factory=dict[str, str])
-    consent: Consent = NO_CONSENT  # what the members accepted last. RS-77
+    consent_json: str = "{}"  # what the members accepted last; decoded on demand. RS-77
     created_by: UserId | None = None  # the person who made it, or answers for the program that did
 
     @property
     def spec(self) -> Mapping[str, Any]:
         return msgspec.json.decode(self.spec_json)
+
+    @property
+    def consent(self) -> Consent:
+        return Consent.from_json(msgspec.json.decode(self.consent_json))
 
     @property
     def session_key(self) -> str:

@@ -1,4 +1,4 @@
-"""What the members of a team accepted in a canvas, and what one of them may not change alone. RS-77
+"""The consent of a team to a canvas: changes of its spec that one person may not accept alone. RS-77
 
 Owns which changes of a spec need another person than their author, and which need an admin: an action that
 another person must approve may not lose that, or be changed, by one person, and only an admin lets a canvas
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from easel.core.canvas.actions import Approval
 from easel.core.principal import Principal, Role
+from easel.core.stream.json_text import to_json
 from easel.core.values.fingerprint import fingerprint
 
 if TYPE_CHECKING:
@@ -29,9 +30,10 @@ class Consent:
     secrets: frozenset[str] = frozenset()  # that the spec may use
     proposed_by: str | None = None  # the person whose spec, not accepted yet, changes one of the actions
 
-    def to_json(self) -> dict[str, Any]:
+    def to_text(self) -> str:
+        """Return the JSON to store."""
         proposed = {} if self.proposed_by is None else {"proposedBy": self.proposed_by}
-        return {"approvals": dict(self.approvals), "secrets": sorted(self.secrets), **proposed}
+        return to_json({"approvals": dict(self.approvals), "secrets": sorted(self.secrets), **proposed})
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> "Consent":

@@ -1,6 +1,6 @@
-"""A connection of an account to an OAuth provider: who signed it in, its tokens, and when they are refreshed.
+"""A connection of an account to an OAuth provider: its person, its tokens, and when they are refreshed.
 
-Owns what a token is and how long it is used. Does not know how connections are stored or tokens obtained.
+Owns the members of a connection, and how long a token is used. Does not know how connections are stored or tokens obtained.
 """
 
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ INVALID_GRANT = "invalid_grant"  # the error of a refresh token that is revoked,
 
 @dataclass(frozen=True, slots=True)
 class GrantedTokens:
-    """What a provider grants. A refresh may leave the refresh token as it is."""
+    """The tokens that a provider has granted. A refresh may leave the refresh token as it is."""
 
     access_token: str = field(repr=False)
     refresh_token: str | None = field(default=None, repr=False)
@@ -33,7 +33,7 @@ class GrantedTokens:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionInfo:
-    """What may be shown of a connection."""
+    """The part of a connection that may be shown."""
 
     provider: str
     user_id: UserId

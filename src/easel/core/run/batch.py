@@ -65,6 +65,7 @@ class Enqueued:
     prefers: WorkerId | None = None  # the worker that may claim the run first
     preempted: tuple[CanvasId, ...] = ()  # documents whose lease ended. CT-18
     account_seq: int | None = None  # position in the account's log, if the run created or titled its session
+    queued_count: int | None = None  # queued runs of the account with this one, if they were counted
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from easel.core.principal import MAIN_AGENT, Principal, PrincipalKind, Role
+from easel.core.principal import MAIN_AGENT, Principal, PrincipalKind, Role, lower_role
 from easel.core.run.status import Status, is_terminal
 from easel.core.session.events import BY_HOST
 from easel.core.session.message import Message
@@ -54,6 +54,7 @@ class NewRun:
     by: Provenance = BY_HOST  # who starts the run
     started_by: UserId | None = None  # the person who answers for it; None: Easel itself
     started_role: Role = Role.MEMBER  # of the principal that starts it
+    max_queued: int = 0  # refuse the run if its account has so many queued runs already; 0: do not count them
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,18 @@ class Claim:
     has_document: bool = False  # whether the session has a document
     input_attachments: tuple[Marker, ...] = ()  # of the references in `input_text`
     started_by: UserId | None = None  # the person who answers for the run; None: Easel itself
-    role: Role | None = Role.MEMBER  # of the run's agent; None: that person has left the account
+    started_role: Role = Role.MEMBER  # of the principal that started it
+    role_now: Role | None = None  # of that person in the account at this claim; None: has left it
+
+    @property
+    def role(self) -> Role | None:
+        """The role of the run's agent: no higher than at its start, and than its starter's now. RS-76
+
+        None: the person who started it has left the account. Easel itself has no role that could change.
+        """
+        if self.started_by is None or self.role_now is Role.ADMIN:
+            return self.started_role
+        return None if self.role_now is None else lower_role(self.started_role, self.role_now)
 
     @property
     def agent(self) -> Principal:

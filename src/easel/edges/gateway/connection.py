@@ -197,6 +197,7 @@ class Connection:
             raise BadInput(problem="This connection is already connected.")
         if request.method in (handshake.RESULT, handshake.PROGRESS):
             raise NotInMode(method=request.method, mode=handshake.CLIENT)
+        self._services.usage.count_request(self.principal)
         self.socket.start_request(request.id, lambda: self._answer(request))
 
     async def _answer(self, request: frames.Request) -> None:

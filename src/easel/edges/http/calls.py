@@ -134,6 +134,8 @@ class Endpoint:
         state["row"] = row
         is_public = isinstance(row.access, Public)
         principal = admit(request, None if is_public else await authenticate(request, self._host), row.access)
+        if not is_public:
+            self._host.usage.count_request(principal)
         params, warnings = await self._decode(request)
         try:
             result = await row.handler(Call(self._host, principal, request, params))

@@ -1,8 +1,8 @@
 """The chat of a session over a WebSocket. CC-03, RS-03
 
 The server sends the events of the thread, the client sends messages and cancels runs. Incoming frames are
-handled one after the other, so messages keep their order. A viewer only reads. A refused frame is answered with an `error` frame,
-one with unknown members with a `warnings` frame, and the connection stays open.
+handled one after the other, so messages keep their order. A viewer only reads. A refused frame is answered
+with an `error` frame, one with unknown members with a `warnings` frame, and the connection stays open.
 """
 
 from contextlib import closing

@@ -29,7 +29,7 @@ class ChangeSettings(Params):
     ] = UNSET
     approval_by: Annotated[
         str | UnsetType | None,
-        Meta(description="Of a team. anyone; or another: nobody approves what they asked for themselves."),
+        Meta(description="Of a team. anyone; or another: the person who asked for a call cannot approve it."),
     ] = UNSET
 
 

@@ -7,7 +7,7 @@ from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from easel.core.access import Access
-from easel.core.principal import Principal
+from easel.core.principal import ANONYMOUS, Principal
 from easel.edges.http.calls import admit, authenticate_socket
 from easel.host.services import Services
 
@@ -42,4 +42,6 @@ class SocketEndpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         socket = WebSocket(scope, receive, send)
         principal = admit(socket, await authenticate_socket(socket, self._host), self._row.access)
+        if principal is not ANONYMOUS:
+            self._host.usage.count_request(principal)
         await self._row.handler(SocketCall(self._host, principal, socket))

@@ -13,6 +13,8 @@ from easel.errors import HostError, TooMany, Unavailable
 from easel.host.actions.live_output import LiveOutput
 from easel.host.actions.request import ActionResult
 from easel.host.metrics import ACTIONS_RUNNING
+from easel.host.usage import AccountUsage
+from easel.ids import AccountId
 
 
 @dataclass(slots=True)
@@ -36,8 +38,9 @@ class RunningExecution:
 
 
 class RunningExecutions:
-    def __init__(self, limit: int, abandoned_count: Callable[[], int]) -> None:
+    def __init__(self, limit: int, abandoned_count: Callable[[], int], usage: AccountUsage) -> None:
         self._limit = limit
+        self._usage = usage
         self._abandoned_count = abandoned_count
         self._tasks: set[asyncio.Task[ActionResult]] = set()
         self.by_event_id: dict[str, RunningExecution] = {}
@@ -48,20 +51,29 @@ class RunningExecutions:
         """Whether one more execution may start. Abandoned tool calls that still run count too."""
         return len(self._tasks) + self._abandoned_count() < self._limit
 
-    async def detach(self, work: Coroutine[Any, Any, ActionResult]) -> ActionResult:
+    async def detach(
+        self, work: Coroutine[Any, Any, ActionResult], *, of_account: AccountId | None = None
+    ) -> ActionResult:
         """Run `work` in its own task and return its result; the task continues if the caller is cancelled.
 
-        Raises TooMany at the limit, and Unavailable while this instance is stopping.
+        With `of_account` the task counts for the limit of that account. Raises TooMany at a limit, and
+        Unavailable while this instance is stopping.
         """
         try:
             if self.is_stopping:
                 raise Unavailable(what="This instance")
             if not self.has_capacity:
                 raise TooMany(what="actions at once", limit=self._limit)
+            if of_account is not None:
+                self._usage.check("actions", of_account)
         except HostError:
             work.close()
             raise
-        return await asyncio.shield(self.spawn(work))
+        task = self.spawn(work)
+        if of_account is not None:
+            self._usage.hold("actions", of_account, 1)
+            task.add_done_callback(lambda _: self._usage.hold("actions", of_account, -1))
+        return await asyncio.shield(task)
 
     def spawn(self, work: Coroutine[Any, Any, ActionResult]) -> asyncio.Task[ActionResult]:
         task = asyncio.create_task(work)

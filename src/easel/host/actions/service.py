@@ -86,7 +86,9 @@ class ActionService:
         self._outputs = outputs
         self._notifier = notifier
         self._single_process = single_process
-        self._running = RunningExecutions(resources.limits.max_running, executor.abandoned_count)
+        self._running = RunningExecutions(
+            resources.limits.max_running, executor.abandoned_count, resources.usage
+        )
         interval = resources.limits.claim_seconds / 3
         self._maintenance = Periodic(
             "actions", interval, self.renew_and_recover, delay=interval, on_error=self._record_exception
@@ -103,14 +105,16 @@ class ActionService:
         request.validate()
         if previous := await self._find_previous(principal, request):
             return await self._replay(principal, previous, request)
-        return await self._running.detach(self._start(principal, request))
+        work = self._start(principal, request)
+        return await self._running.detach(work, of_account=principal.account_id)
 
     async def confirm(self, principal: Principal, confirmation_id: str, *, approve: bool) -> ActionResult:
         """Answer a confirmation: run exactly the confirmed call, once, or refuse it. RS-13, RS-59"""
         pending = await self.confirmations.find(principal, confirmation_id)
         if not approve:
             return await self._running.detach(self.confirmations.reject(principal, pending))
-        return await self._running.detach(self._approve(principal, pending))
+        work = self._approve(principal, pending)
+        return await self._running.detach(work, of_account=principal.account_id)
 
     async def cancel(
         self, principal: Principal, canvas_id: str, event_id: str, *, only_running: bool = False

@@ -36,6 +36,7 @@ from easel.host.canvases.parsed_specs import ParsedSpec
 from easel.host.canvases.transactions import CanvasTransactions, now_ms
 from easel.host.ports import ExecutionStore
 from easel.host.tools.registry import ToolRegistry
+from easel.host.usage import AccountUsage
 from easel.ids import AccountId, ArtifactId, CanvasId
 
 MAX_CONFIRMATIONS = 20  # pending ones of a canvas, so that no page can flood a person
@@ -67,6 +68,7 @@ class ActionResources:
     limits: ActionLimits
     instance_id: str
     approval_by: FindApproval
+    usage: AccountUsage
 
 
 class ExecutionTransitions:

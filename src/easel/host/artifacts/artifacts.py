@@ -25,6 +25,7 @@ from easel.errors import BadInput, CorruptData, NotFound, TooLarge, Unavailable
 from easel.host.metrics import ARTIFACTS_SWEPT
 from easel.host.periodic import SweepProgress
 from easel.host.ports import ArtifactAccess, ArtifactStore, BlobStore
+from easel.host.usage import AccountBudget
 from easel.ids import AccountId, ArtifactId, artifact_id, is_artifact_id, new_blob_name
 
 MAX_UPLOAD_SECONDS = 1800.0
@@ -41,11 +42,18 @@ class Artifacts:
     """Stores, reads and sweeps the artifacts of all users. Limits the number of concurrent puts."""
 
     def __init__(
-        self, store: ArtifactStore, blobs: BlobStore, *, max_bytes: int, grace_seconds: float
+        self,
+        store: ArtifactStore,
+        blobs: BlobStore,
+        *,
+        max_bytes: int,
+        grace_seconds: float,
+        budget: AccountBudget | None = None,
     ) -> None:
         self._store = store
         self._blobs = blobs
         self.max_bytes = max_bytes
+        self._budget = budget
         self._grace = grace_seconds
         # Shorter than the grace period, so that the row of an upload is not swept before the upload ends.
         self._max_upload_seconds = min(MAX_UPLOAD_SECONDS, grace_seconds / 2)
@@ -88,8 +96,11 @@ class Artifacts:
     ) -> Artifact:
         """Store a stream without holding it in memory.
 
-        Returns the existing artifact if the content is stored already.
+        Returns the existing artifact if the content is stored already. Raises `TooLarge` if the account has
+        stored as much as it may store.
         """
+        if self._budget is not None:
+            await self._budget.check_storage(principal.account_id)
         name = new_blob_name()
         # The digest is known only after the upload. Until then the row has an id that `find` rejects.
         upload_id, key = ArtifactId(f"new_{name}"), blob_key(principal.account_id, name)

@@ -384,7 +384,9 @@ class CanvasLibrary:
     ) -> None:
         """Delete a canvas, with its document. Raises `NotFound`, or `RevisionConflict` at another revision.
 
-        Raises `Forbidden` for a member who did not make it. RS-76. A canvas of another agent than `agent_id` is not found. RS-67
+        Raises `Forbidden` for a member who did not make it. RS-76
+
+        A canvas of another agent than `agent_id` is not found. RS-67
         """
 
         def check(snapshot: CanvasSnapshot) -> None:

@@ -131,7 +131,7 @@ def events_for(principal: Principal, canvas_id: str) -> CanvasEvents:
 
 
 def _complete(principal: Principal, before: CanvasSnapshot, change: Decided) -> Decided:
-    """Return the change with what it does to the values and to the spec that persons reviewed. RS-73, RS-77"""
+    """Return the change with the unreviewed values and the consent after it. RS-73, RS-77"""
     if change is None:
         return change
     if change.state is not None or change.is_accepted:

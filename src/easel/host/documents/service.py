@@ -66,7 +66,7 @@ class Documents:
     ) -> Document:
         """Save the text as a draft. A repeated save of the current text is not a conflict.
 
-        In a team `base_revision_id` is required, so that nobody overwrites what they have not read. Raises
+        In a team `base_revision_id` is required, so that a save replaces only a text that was read. Raises
         `TextConflict` with the current text if it is not the current revision. The agent that edits the
         document loses its lease all the same, so that the next save can succeed. RS-49
         """

@@ -1,8 +1,8 @@
 """The addresses of model servers that persons and teams may use: public ones, unless the host allows others.
 
-Owns who may use a private or loopback address: everybody if EASEL_PRIVATE_BASE_URLS is on, else only an operator
-of the host, in their own account. The address is checked when it is saved and before each request; the connection
-checks it once more, because a name may lead elsewhere by then.
+Owns the right to a private or loopback address: of everybody if EASEL_PRIVATE_BASE_URLS is on, else only of
+an operator of the host, in their own account. The address is checked when it is saved and before each
+request; the connection checks it once more, because a name may lead elsewhere by then.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -35,7 +35,7 @@ class BaseUrls:
         return person is not None and person.is_operator
 
     async def is_public(self, base_url: str) -> bool:
-        """Return whether every address that the name has is public. A name without an address counts as public."""
+        """Return whether every address of the name is public. A name without one counts as public."""
         try:
             found = await self._resolve(urlsplit(base_url).hostname or "")
         except (OSError, UnicodeError):

@@ -51,7 +51,6 @@ class AccessTokens:
         claim_seconds: float,
         new_id: Callable[[], str],
     ) -> None:
-        """`claim_seconds` must be longer than a request of the client."""
         self._store = store
         self._cipher = cipher
         self._client = client
@@ -108,16 +107,21 @@ class AccessTokens:
             if not connection.is_refreshing and await self._store.claim_refresh(
                 connection, refresh_id, self._claim_seconds
             ):
-                await self._refresh(provider, connection, tokens.refresh_token, refresh_id)
+                fresh = await self._refresh(provider, connection, tokens.refresh_token, refresh_id)
+                if fresh is not None:
+                    return fresh
             else:
                 await asyncio.sleep(POLL_SECONDS)
 
     async def _refresh(
         self, provider: OAuthProvider, connection: StoredConnection, refresh_token: str, refresh_id: str
-    ) -> None:
-        """Ask the provider and store its answer. The caller has the claim."""
+    ) -> str | None:
+        """Ask the provider and store its answer. The caller has the claim.
+
+        Returns the access token, or None if the connection was removed, replaced or revoked in the meantime.
+        """
         try:
-            fresh = await self._client.refresh(provider, refresh_token)
+            fresh = await self._ask(provider, refresh_token)
         except ProviderRefused as problem:
             if problem.details["error"] != INVALID_GRANT:
                 await self._store.end_refresh(connection, refresh_id, must_reconnect=False)
@@ -130,6 +134,18 @@ class AccessTokens:
         else:
             if await self._save(connection, fresh, refresh_token):
                 self._record(connection, "oauth.refreshed", {})
+                return fresh.access_token
+        return None
+
+    async def _ask(self, provider: OAuthProvider, refresh_token: str) -> GrantedTokens:
+        """Ask the provider. A request ends before its claim does, so that no other process repeats it."""
+        seconds = self._claim_seconds * 2 / 3
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._client.refresh(provider, refresh_token)
+        except TimeoutError:
+            problem = f"did not answer within {seconds:g} s"
+            raise ProviderUnreachable(provider=provider.name, problem=problem) from None
 
     async def _save(self, connection: StoredConnection, fresh: GrantedTokens, refresh_token: str) -> bool:
         """Store the tokens, also if the database is unavailable for a while. False: removed, or replaced."""

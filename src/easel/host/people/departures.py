@@ -2,7 +2,7 @@
 
 Their rights, tokens and nodes end in the transaction in which they leave, which also stores the departure.
 Owns the rest: their runs are cancelled and their questions end as refused. Each step may be repeated, and
-the departure is removed at the end, so that a killed process loses nothing. What they made keeps their name.
+the departure is removed at the end, so that a killed process loses nothing. Audit is never rewritten.
 """
 
 import structlog

@@ -23,6 +23,7 @@ from easel.host.ports.secrets import RotatedStore, SecretCipher, SecretSource, S
 from easel.host.ports.sessions import SessionStore
 from easel.host.ports.streams import LogSource, Notifier
 from easel.host.ports.tools import RemoteTool, Tool, ToolSource
+from easel.host.ports.usage import UsageStore
 
 __all__ = [
     "AccountStore",
@@ -69,4 +70,5 @@ __all__ = [
     "Tool",
     "ToolSource",
     "TurnStore",
+    "UsageStore",
 ]

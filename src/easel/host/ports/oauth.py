@@ -73,7 +73,7 @@ class ConnectionStore(RotatedStore, Protocol):
 
 
 class OAuthClient(Protocol):
-    """What Easel asks of a provider. Its errors contain neither tokens nor codes."""
+    """Requests to providers. Their errors contain neither tokens nor codes."""
 
     def authorize_url(
         self, provider: OAuthProvider, *, redirect_uri: str, state: str, code_verifier: str

@@ -36,6 +36,7 @@ class RunStore(TurnStore, Protocol):
 
         A repeated idempotency key returns the first run. If a deleted session of the same id is not purged
         yet, it is purged first. A user's message ends the leases of the session's runs. RX-31, CT-18
+        Raises `TooMany` if the account has `max_queued` queued runs.
         """
         ...
 
@@ -132,6 +133,13 @@ class RunStore(TurnStore, Protocol):
         """Return a run to its place in the queue, without counting the attempt.
 
         Returns False if the claim was lost.
+        """
+        ...
+
+    async def give_slots(self) -> int:
+        """Give free slots of accounts to the runs that wait for one. Returns how many got one.
+
+        Runs get them when others of the account end; this is for a limit that was changed.
         """
         ...
 

@@ -5,6 +5,7 @@ Owns validation, idempotency and notifications. Does not execute runs: that is t
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
 
 import msgspec
 
@@ -32,12 +33,36 @@ from easel.host.canvas_heads import notify_canvases
 from easel.host.metrics import QUEUE_DEPTH, RUNS_ENQUEUED
 from easel.host.ports import ArtifactAccess, LogSource, Notifier, RunStore
 from easel.host.runs.history import read_progress
-from easel.ids import RunId, SessionId, answer_id, is_generated_id, is_name, new_run_id, scoped_key
+from easel.ids import AccountId, RunId, SessionId, answer_id, is_generated_id, is_name, new_run_id, scoped_key
 
 MAX_KEY_LENGTH = 200
+UNCOUNTED_SHARE = 8
 INVALID_SESSION_ID = (
     "session_id must be 1 to 128 letters, digits or . _ : - and begin with a letter or digit."
 )
+
+
+class QueuedRuns:
+    """Decides whether to count the queued runs of an account: often if the account is near its limit.
+
+    Counting reads as many rows as the account has queued runs. So after a count this instance enqueues an
+    eighth of the rest without another one.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._uncounted: dict[AccountId, int] = {}  # runs to enqueue before the next count
+
+    def limit_now(self, account_id: AccountId) -> int:
+        """Return the limit if the queued runs must be counted now, else 0."""
+        left = self._uncounted.pop(account_id, 0)
+        if left > 1:
+            self._uncounted[account_id] = left - 1
+        return 0 if left else self._limit
+
+    def note(self, account_id: AccountId, queued_count: int | None) -> None:
+        if queued_count is not None and (left := (self._limit - queued_count) // UNCOUNTED_SHARE) > 0:
+            self._uncounted[account_id] = left
 
 
 class RunQueue:
@@ -51,6 +76,7 @@ class RunQueue:
         canvases: LogSource,
         max_attempts: int,
         max_message_bytes: int,
+        max_queued: int = 0,
     ) -> None:
         self._runs = runs
         self._artifacts = artifacts
@@ -59,6 +85,7 @@ class RunQueue:
         self._canvases = canvases
         self._max_attempts = max_attempts
         self.max_message_bytes = max_message_bytes
+        self._queued = QueuedRuns(max_queued)
 
     async def start(
         self, principal: Principal, session_id: str, text: str, idempotency_key: str | None = None
@@ -67,7 +94,8 @@ class RunQueue:
         new = self._to_new_run(principal, session_id, text, idempotency_key)
         if new.question and new.question.offloaded:
             await self._artifacts.store(principal.account_id, new.question.offloaded)
-        enqueued = await self._runs.enqueue(new)
+        enqueued = await self._runs.enqueue(replace(new, max_queued=self._queued.limit_now(new.account_id)))
+        self._queued.note(new.account_id, enqueued.queued_count)
         if enqueued.is_new:
             RUNS_ENQUEUED.inc()
             self._notifier.notify(RunReady(prefers=enqueued.prefers))

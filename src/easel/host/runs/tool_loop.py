@@ -32,6 +32,7 @@ from easel.host.ports import Leases, ModelSource, RunLease
 from easel.host.runs.context import ContextSource, RunContext
 from easel.host.runs.log_writer import RunLogWriter, retry_until_available
 from easel.host.tools.registry import ToolRegistry
+from easel.host.usage import AccountBudget
 from easel.ids import CallId
 
 
@@ -65,12 +66,14 @@ class ToolLoop:
         leases: Leases,
         *,
         limits: LoopLimits,
+        budget: AccountBudget | None = None,
     ) -> None:
         self._models = models
         self._tools = tools
         self._contexts = contexts
         self._leases = leases
         self._limits = limits
+        self._budget = budget
 
     async def run(
         self,
@@ -122,7 +125,7 @@ class ToolLoop:
                 raise ReleaseRun
             check_rejections(steps, self._limits)
             check_limits(steps, self._limits)
-            step = await self._ask_model(context, steps, log, transcript, lease)
+            step = await self._ask_within_budget(context, steps, log, transcript, lease)
             steps.append(step)
             transcript.steps = tuple(steps)  # before the next `await`, where the run may be cancelled
             # A step of a model that was given the session is logged for the sake of what it was given.
@@ -134,6 +137,23 @@ class ToolLoop:
                 await log.flush()
 
     # -- the model -------------------------------------------------------------------------------------------
+
+    async def _ask_within_budget(
+        self,
+        context: RunContext,
+        steps: Sequence[Step],
+        log: RunLogWriter,
+        transcript: Transcript,
+        lease: RunLease,
+    ) -> Step:
+        """Return the model's answer, and count its tokens. Raises if the account has used up its budget."""
+        budget, account_id = self._budget, log.claim.account_id
+        if budget is None:
+            return await self._ask_model(context, steps, log, transcript, lease)
+        await retry_until_available(lambda: budget.check_step(account_id))
+        step = await self._ask_model(context, steps, log, transcript, lease)
+        await retry_until_available(lambda: budget.count_tokens(account_id, step.usage))
+        return step
 
     async def _ask_model(
         self,

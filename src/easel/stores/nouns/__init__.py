@@ -24,6 +24,7 @@ from easel.stores.nouns.sign_ins import SqlSignIns
 from easel.stores.nouns.statements import Statements
 from easel.stores.nouns.sweeps import SqlSweeps
 from easel.stores.nouns.tokens import SqlTokens
+from easel.stores.nouns.usage import SqlUsage
 
 
 class NounStores:
@@ -50,4 +51,5 @@ class NounStores:
         self.calls = SqlCalls(statements("calls"))
         self.nodes = SqlNodes(statements("nodes"))
         self.sweeps = SqlSweeps(statements("sweeps"))
+        self.usage = SqlUsage(statements("usage"))
         self.orders = SqlOrders(statements("orders"))

@@ -1,6 +1,6 @@
 """Reads of runs, their queue and their logs that both databases share. The statements are per dialect."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 
 from easel.core.run.batch import QueueDepth
 from easel.core.run.run import Claim, Run
@@ -9,6 +9,8 @@ from easel.core.stream.log import LAST_CURSOR, Bounds, LoggedEvent
 from easel.ids import AccountId, RunId, SessionId, WorkerId
 from easel.stores.nouns.turns import SqlTurns
 from easel.stores.rows.runs import list_statement, to_events, to_run
+
+QUEUE_RETRY_SECONDS = 5  # after which an account with too many queued runs may try again
 
 
 class SqlRuns(SqlTurns):
@@ -55,6 +57,14 @@ class SqlRuns(SqlTurns):
     async def events_after(self, run_id: RunId, cursor: int, limit: int) -> list[LoggedEvent]:
         rows = await self._sql.rows("events_after", run_id=run_id, cursor=cursor, limit=limit)
         return to_events(row.values() for row in rows)
+
+    async def _slotless_accounts(self) -> AsyncGenerator[str]:
+        """Yield the accounts of which a run waits for a slot."""
+        after = ""
+        while row := await self._sql.row("next_slotless_account", after_account=after):
+            if row["account_id"] is None:
+                return
+            yield (after := row["account_id"])
 
     async def queue_depth(self) -> QueueDepth:
         return QueueDepth(**dict((await self._sql.rows("queue_depth"))[0]))

@@ -34,6 +34,7 @@ async def open_postgres(
     timeout: float = 8.0,
     max_document_versions: int = DEFAULT_MAX_VERSIONS,
     max_canvas_versions: int = versions.DEFAULT_MAX_VERSIONS,
+    max_account_runs: int = 0,
 ) -> PostgresDatabase:
     options: dict[str, Any] = {
         "dsn": url,
@@ -54,7 +55,7 @@ async def open_postgres(
         )
     database = PostgresDatabase(url, connections, timeout)
     check_version(await database.server_version())
-    database.runs = PostgresRuns(database)
+    database.runs = PostgresRuns(database, max_account_runs)
     database.canvases = PostgresCanvases(database, max_canvas_versions)
     database.documents = PostgresDocuments(database, max_document_versions)
     database.audit = PostgresAudit(database)

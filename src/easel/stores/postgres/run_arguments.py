@@ -12,8 +12,10 @@ from easel.stores.rows.documents import ENDED_BY_MESSAGE
 from easel.stores.rows.runs import events_columns, to_stored_attachments
 
 
-def enqueue_arguments(new: NewRun) -> dict[str, Any]:
+def enqueue_arguments(new: NewRun, max_runs: int) -> dict[str, Any]:
     return {
+        "max_runs": max_runs,
+        "max_queued": new.max_queued,
         "run_id": new.run_id,
         "account_id": new.account_id,
         "session_id": new.session_id,

@@ -13,17 +13,17 @@ from easel.core.run.run import Claim, NewRun, Run
 from easel.core.run.status import Status
 from easel.core.session.message import Message
 from easel.core.stream.envelope import Envelope
-from easel.errors import IdempotencyConflict, Unavailable
+from easel.errors import IdempotencyConflict, TooMany, Unavailable
 from easel.ids import AccountId, RunId, WorkerId
 from easel.stores import named_sql
 from easel.stores.nouns.documents import report_drafts
-from easel.stores.nouns.runs import SqlRuns
+from easel.stores.nouns.runs import QUEUE_RETRY_SECONDS, SqlRuns
 from easel.stores.postgres.batcher import SKIPPED, AppendBatcher, Skipped
 from easel.stores.postgres.documents import SQL as DOCUMENTS_SQL
 from easel.stores.postgres.documents import preempt_run
 from easel.stores.postgres.run_arguments import append_arguments, closing_arguments, enqueue_arguments
 from easel.stores.postgres.statements import PostgresStatements, run_steps
-from easel.stores.rows.runs import from_stored_attachments, role_of_run, to_run
+from easel.stores.rows.runs import from_stored_attachments, roles_of_run, to_run
 
 if TYPE_CHECKING:
     from easel.stores.postgres.database import Connection, PostgresDatabase
@@ -38,9 +38,10 @@ MAX_TRIMMED_EVENTS = 5_000  # per transaction, so that the session is locked onl
 
 
 class PostgresRuns(SqlRuns):
-    def __init__(self, database: "PostgresDatabase") -> None:
+    def __init__(self, database: "PostgresDatabase", max_account_runs: int = 0) -> None:
         super().__init__(PostgresStatements(database, "runs", "turns"))
         self._database = database
+        self._max_runs = max_account_runs
         self._appends = AppendBatcher(
             self._append_all,
             max_items=MAX_BATCHES,
@@ -56,7 +57,9 @@ class PostgresRuns(SqlRuns):
             if new.idempotency_key is not None and (earlier := await self._find_by_key(new)):
                 return earlier
             try:
-                row = await self._database.row(SQL["enqueue_run"], **enqueue_arguments(new))
+                row = await self._database.row(SQL["enqueue_run"], **enqueue_arguments(new, self._max_runs))
+            except asyncpg.RaiseError as problem:
+                raise TooMany.of_account("queued_runs", new.max_queued, QUEUE_RETRY_SECONDS) from problem
             except asyncpg.UniqueViolationError as problem:
                 if problem.constraint_name != IDEMPOTENCY_INDEX:
                     raise
@@ -73,6 +76,7 @@ class PostgresRuns(SqlRuns):
                     prefers=row["preferred_worker"],
                     preempted=tuple(row["preempted"] or ()),
                     account_seq=row["account_seq"],
+                    queued_count=row["queued_count"],
                 )
             await self._database.deletions.finish_session(new.account_id, new.session_id)
         raise Unavailable(what="The session")
@@ -117,7 +121,7 @@ class PostgresRuns(SqlRuns):
                 await _fetch(connection, "cancel_queued", run_id=run_id, **closing_arguments(closing, answer))
             )[0]
             cancelled = to_run(row)
-            passed = await _pass_turns(connection, [cancelled], [None])
+            passed = await self._pass_turns(connection, [cancelled], [None])
             prefers = next(iter(passed.values()), None)
             return CancelAnswer(
                 cancelled,
@@ -217,7 +221,7 @@ class PostgresRuns(SqlRuns):
                     follows_answer=batch.ends_as is not None,
                 )
                 ended = [claim] if batch.ends_as is not None else []
-                passed = await _pass_turns(connection, ended, [row["thread_seq"]] * len(ended))
+                passed = await self._pass_turns(connection, ended, [row["thread_seq"]] * len(ended))
                 report = report_drafts(
                     claim.account_id, batch.reported, self._database.documents.max_versions
                 )
@@ -245,7 +249,8 @@ class PostgresRuns(SqlRuns):
                         row["run_id"]: row["thread_seq"] for row in grown if row["last_seq"] is not None
                     }
                     ended = [claim for claim in ending if claim.run_id in stored]
-                    passed = await _pass_turns(connection, ended, [stored[claim.run_id] for claim in ended])
+                    thread_seqs = [stored[claim.run_id] for claim in ended]
+                    passed = await self._pass_turns(connection, ended, thread_seqs)
         rows = {row["run_id"]: row for row in grown}
         missing = [batch.claim.run_id for batch in batches if batch.claim.run_id not in rows]
         locked = await self.heads(missing) if missing else {}  # the other missing runs were deleted
@@ -262,6 +267,45 @@ class PostgresRuns(SqlRuns):
                     Appended(row["last_seq"], row["thread_seq"], row["cancel_requested"], turn_passed)
                 )
         return answers
+
+    async def _pass_turns(
+        self, connection: "Connection", ended: Sequence[Run | Claim], thread_seqs: Sequence[int | None]
+    ) -> dict[tuple[str, str], WorkerId | None]:
+        """Pass the turns of ended runs to the next runs of their sessions, and their slots in the account.
+
+        `thread_seqs` are the new ends of the threads, None: unchanged. Returns the preferred worker of the
+        next run by the key of its session, for sessions that have a next run; with a limit for the runs of an
+        account, the sessions of accounts of which a run got a slot.
+        """
+        if not ended:
+            return {}
+        passed = await _fetch(
+            connection,
+            "pass_turn",
+            account_ids=[run.account_id for run in ended],
+            session_ids=[run.session_id for run in ended],
+            run_ids=[run.run_id for run in ended],
+            thread_seqs=list(thread_seqs),
+            worker_ids=[run.worker_id if isinstance(run, Claim) else None for run in ended],
+            max_runs=self._max_runs,
+        )
+        if not self._max_runs:
+            return {(row["account_id"], row["session_id"]): row["preferred_worker"] for row in passed}
+        # In the order of the accounts, whose rows are locked.
+        given = {
+            account_id: (
+                await _fetch(connection, "give_slots", account_id=account_id, max_runs=self._max_runs)
+            )[0]["given"]
+            for account_id in sorted({run.account_id for run in ended})
+        }
+        return {(run.account_id, run.session_id): None for run in ended if given[run.account_id]}
+
+    async def give_slots(self) -> int:
+        given = 0
+        async for account_id in self._slotless_accounts():
+            [row] = await self._sql.rows("give_slots", account_id=account_id, max_runs=self._max_runs)
+            given += row["given"]
+        return given
 
     async def _first_answer(self, batch: Batch) -> Appended | None:
         claim = batch.claim
@@ -314,28 +358,6 @@ async def _fetch(connection: "Connection", name: str, **arguments: Any) -> list[
     return await connection.fetch(SQL[name].sql, *SQL[name].arguments(arguments))
 
 
-async def _pass_turns(
-    connection: "Connection", ended: Sequence[Run | Claim], thread_seqs: Sequence[int | None]
-) -> dict[tuple[str, str], WorkerId | None]:
-    """Pass the turns of ended runs to the next runs of their sessions.
-
-    `thread_seqs` are the new ends of the threads, None: unchanged. Returns the preferred worker of the next
-    run by the key of its session, for sessions that have a next run.
-    """
-    if not ended:
-        return {}
-    passed = await _fetch(
-        connection,
-        "pass_turn",
-        account_ids=[run.account_id for run in ended],
-        session_ids=[run.session_id for run in ended],
-        run_ids=[run.run_id for run in ended],
-        thread_seqs=list(thread_seqs),
-        worker_ids=[run.worker_id if isinstance(run, Claim) else None for run in ended],
-    )
-    return {(row["account_id"], row["session_id"]): row["preferred_worker"] for row in passed}
-
-
 def _opening_arguments(event: Envelope | None) -> dict[str, str | None]:
     if event is None:
         return {"opening": None, "event_type": None, "visibility": None}
@@ -345,5 +367,5 @@ def _opening_arguments(event: Envelope | None) -> dict[str, str | None]:
 def _to_claim(worker_id: WorkerId, row: Any) -> Claim:
     columns: dict[str, Any] = dict(row)
     columns["input_attachments"] = from_stored_attachments(columns["input_attachments"])
-    columns["role"] = role_of_run(columns["started_by"], columns.pop("started_role"), columns.pop("role_now"))
+    columns |= roles_of_run(columns["started_role"], columns["role_now"])
     return Claim(worker_id=worker_id, **columns)

@@ -8,7 +8,6 @@ import msgspec
 from easel.core.action.execution import Execution, ExecutionChange, ExecutionStatus, Transition
 from easel.core.canvas.assets import Asset
 from easel.core.canvas.canvas import Canvas, CanvasSnapshot, Change, NewCanvas, Outcome, View
-from easel.core.canvas.consent import Consent
 from easel.core.canvas.refresh import Failing
 from easel.core.canvas.retention import OldLogs
 from easel.core.canvas.spec import Refresh
@@ -37,7 +36,7 @@ def to_canvas(row: Row) -> Canvas:
         written_by=row["written_by"],
         titled_by=row["titled_by"],
         unreviewed=msgspec.json.decode(row["unreviewed"]),
-        consent=Consent.from_json(msgspec.json.decode(row["consent"])),
+        consent_json=row["consent"],
         created_by=row["created_by"],
         created_at=row["created_at"],
         updated_at=row["updated_at"],
@@ -87,7 +86,7 @@ def create_arguments(new: NewCanvas, event: Envelope) -> dict[str, Any]:
         "is_accepted": new.is_accepted,
         "tool_hints": to_json(new.tool_hints),
         "written_by": new.written_by,
-        "consent": to_json(new.consent.to_json()),
+        "consent": new.consent.to_text(),
         "created_by": new.created_by,
         "logs": sorted(event.refers_to | mentioned_artifacts(spec) | mentioned_artifacts(state)),
         "holds": [],
@@ -136,7 +135,7 @@ def change_arguments(change: Change) -> dict[str, Any]:
         "written_by": change.written_by,
         "titled_by": change.titled_by,
         "unreviewed": None if change.unreviewed is None else to_json(change.unreviewed),
-        "consent": None if change.consent is None else to_json(change.consent.to_json()),
+        "consent": None if change.consent is None else change.consent.to_text(),
         "step": int(change.is_mutation),
         "event_count": len(change.events),
         "logs": sorted(logged),
@@ -226,7 +225,7 @@ def build_outcome(snapshot: CanvasSnapshot, change: Change, stored: Row) -> Outc
         written_by=before.written_by if change.written_by is None else change.written_by,
         titled_by=before.titled_by if change.titled_by is None else change.titled_by,
         unreviewed=before.unreviewed if change.unreviewed is None else change.unreviewed,
-        consent=before.consent if change.consent is None else change.consent,
+        consent_json=before.consent_json if change.consent is None else change.consent.to_text(),
         created_by=before.created_by,
     )
     if not (change.put or change.removed or change.opened or change.closed):

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from easel.core.principal import Role, lower_role
+from easel.core.principal import Role
 from easel.core.run.run import Run
 from easel.core.run.status import Status
 from easel.core.session.message import StoredMessage, read_content
@@ -40,14 +40,9 @@ def to_run(row: Row) -> Run:
     return Run(**columns)
 
 
-def role_of_run(started_by: str | None, started_role: str, role_now: str | None) -> Role | None:
-    """Return the role of a run's agent: no higher than when it was started, and than its starter's now. RS-76
-
-    None: the person who started it has left the account. Easel itself has no role that could change.
-    """
-    if started_by is None:
-        return Role(started_role)
-    return None if role_now is None else lower_role(Role(started_role), Role(role_now))
+def roles_of_run(started_role: str, role_now: str | None) -> dict[str, Role | None]:
+    """Return the fields of a claim with the roles of who started the run."""
+    return {"started_role": Role(started_role), "role_now": None if role_now is None else Role(role_now)}
 
 
 def to_stored_attachments(attachments: Sequence[Marker]) -> str | None:

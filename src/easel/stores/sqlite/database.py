@@ -65,6 +65,7 @@ class SqliteDatabase(NounStores):
         *,
         max_document_versions: int,
         max_canvas_versions: int,
+        max_account_runs: int,
     ) -> None:
         super().__init__(partial(SqliteStatements, self))
         self.path = path
@@ -73,7 +74,7 @@ class SqliteDatabase(NounStores):
         self._lock = lock
         self._writer = WriterThread("writer", connector.writer)
         self._readers = ReaderThreads("reader", connector.reader, READER_THREADS)
-        self.runs = SqliteRuns(self)
+        self.runs = SqliteRuns(self, max_account_runs)
         self.canvases = SqliteCanvases(self, max_canvas_versions)
         self.documents = SqliteDocuments(self, max_document_versions)
         self.audit = SqliteAudit(self)
@@ -118,6 +119,7 @@ async def open_sqlite(
     busy_seconds: float = BUSY_SECONDS,
     max_document_versions: int = DEFAULT_MAX_VERSIONS,
     max_canvas_versions: int = versions.DEFAULT_MAX_VERSIONS,
+    max_account_runs: int = 0,
 ) -> SqliteDatabase:
     """Open or create the file and lock its folder for this process. The caller must call `migrate` next.
 
@@ -144,6 +146,7 @@ async def open_sqlite(
         lock,
         max_document_versions=max_document_versions,
         max_canvas_versions=max_canvas_versions,
+        max_account_runs=max_account_runs,
     )
     try:
         await database.write(lambda _: None)  # fail now if the file is unusable

@@ -21,6 +21,7 @@ from easel.stores.sqlite.documents import SQL as DOCUMENTS_SQL
 from easel.stores.sqlite.statements import fetch_rows, run_steps
 
 SQL = named_sql.load("sqlite", "runs")
+MAX_GIVEN_SLOTS = 1_000  # per transaction, after a limit was removed
 MAX_TRIMMED_EVENTS = 5_000  # per transaction, to bound the delay of other writes
 
 Row = Any  # a sqlite3.Row; the types of its columns depend on the statement
@@ -35,11 +36,17 @@ def fetch_one(connection: sqlite3.Connection, name: str, **arguments: Any) -> Ro
 
 
 def append(
-    connection: sqlite3.Connection, batch: Batch, now: int, lease_now: int, *, max_versions: int
+    connection: sqlite3.Connection,
+    batch: Batch,
+    now: int,
+    lease_now: int,
+    *,
+    max_versions: int,
+    max_runs: int,
 ) -> Appended | None:
     """Append a batch to its run's log. Returns None if the claim is no longer valid. RX-13, RX-29
 
-    `max_versions` is for the documents whose drafts the batch reports.
+    `max_versions` is for the documents whose drafts the batch reports, `max_runs` for the runs of an account.
     """
     claim, fence = batch.claim, fence_arguments(batch.claim)
     arguments = {
@@ -63,7 +70,7 @@ def append(
     if batch.reported:
         report = report_drafts(claim.account_id, batch.reported, max_versions)
         run_steps(connection, DOCUMENTS_SQL, report, now)
-    turn_passed = batch.ends_as is not None and pass_turn(connection, claim, now) is not None
+    turn_passed = batch.ends_as is not None and pass_turn(connection, claim, max_runs, now) is not None
     return Appended(stored["last_seq"], thread_seq, is_cancel_requested(stored), turn_passed)
 
 
@@ -194,23 +201,52 @@ class PassedTurn(NamedTuple):
     prefers: WorkerId | None
 
 
-def pass_turn(connection: sqlite3.Connection, ended: Run | Claim, now: int) -> PassedTurn | None:
-    """Pass the turn of the session to its oldest waiting run. Returns None if no run waits."""
+def pass_turn(
+    connection: sqlite3.Connection, ended: Run | Claim, max_runs: int, now: int
+) -> PassedTurn | None:
+    """Pass the turn of the session to its oldest waiting run. Returns None if no run can be claimed now.
+
+    If an account may execute only `max_runs` runs at once, that run waits for a slot, and the slot of the
+    ended run goes to the run that has waited longest.
+    """
     worker_id = ended.worker_id if isinstance(ended, Claim) else None
     session = fetch_one(connection, "pass_turn", worker_id=worker_id, **run_key(ended))
-    if session is None or session["active_run_id"] is None:
+    next_run: str | None = session["active_run_id"] if session else None
+    if max_runs:
+        if next_run is not None:
+            fetch_all(connection, "wait_for_slot", run_id=next_run)
+        return PassedTurn(None) if give_slots(connection, ended.account_id, max_runs, now) else None
+    if session is None or next_run is None:
         return None
     passed = PassedTurn(session["last_worker_id"])
-    turn_no = fetch_all(connection, "take_numbers", arrivals=0, turns=1)[0]["turn_no"]
+    _give_turn(connection, ended.account_id, next_run, passed.prefers, now)
+    return passed
+
+
+def give_slots(connection: sqlite3.Connection, account_id: str, max_runs: int, now: int) -> int:
+    """Give turns to runs that wait for a slot of their account. Returns how many. 0 `max_runs`: no limit."""
+    free = MAX_GIVEN_SLOTS
+    if max_runs:
+        free = (
+            max_runs - fetch_all(connection, "count_slots", account_id=account_id, limit=max_runs)[0]["used"]
+        )
+    waiting = fetch_all(connection, "list_slotless", account_id=account_id, limit=free)
+    for row in waiting:
+        _give_turn(connection, account_id, row["run_id"], None, now)
+    return len(waiting)
+
+
+def _give_turn(
+    connection: sqlite3.Connection, account_id: str, run_id: str, prefers: WorkerId | None, now: int
+) -> None:
     fetch_all(
         connection,
         "give_turn",
-        run_id=session["active_run_id"],
-        turn_no=turn_no,
-        preferred_worker=passed.prefers,
+        run_id=run_id,
+        account_id=account_id,
+        preferred_worker=prefers,
         now=now,
     )
-    return passed
 
 
 def trim_logs(connection: sqlite3.Connection, run_ids: Sequence[RunId]) -> list[RunId]:

@@ -16,16 +16,16 @@ from easel.core.session.events import CREATED, RENAMED
 from easel.core.session.message import Message
 from easel.core.stream.envelope import Envelope
 from easel.core.stream.json_text import to_json
-from easel.errors import IdempotencyConflict, Unavailable
+from easel.errors import IdempotencyConflict, TooMany, Unavailable
 from easel.ids import AccountId, CanvasId, RunId, WorkerId
 from easel.stores import named_sql
-from easel.stores.nouns.runs import SqlRuns
+from easel.stores.nouns.runs import QUEUE_RETRY_SECONDS, SqlRuns
 from easel.stores.nouns.sessions import append_event
 from easel.stores.rows.runs import (
     OUTSIDE_THREAD,
     event_columns,
     from_stored_attachments,
-    role_of_run,
+    roles_of_run,
     to_run,
     to_stored_attachments,
 )
@@ -52,13 +52,16 @@ PRUNE_BATCH_SIZE = 500  # runs per call of `prune`
 
 
 class SqliteRuns(SqlRuns):
-    def __init__(self, database: "SqliteDatabase") -> None:
+    def __init__(self, database: "SqliteDatabase", max_account_runs: int = 0) -> None:
         super().__init__(SqliteStatements(database, "runs", "turns"))
         self._database = database
+        self._max_runs = max_account_runs
 
     async def enqueue(self, new: NewRun) -> Enqueued:
         for _ in range(MAX_ENQUEUE_ATTEMPTS):
-            enqueued = await self._database.write(lambda connection: _enqueue(connection, new, self._now()))
+            enqueued = await self._database.write(
+                lambda connection: _enqueue(connection, new, self._max_runs, self._now())
+            )
             if enqueued is not None:
                 return enqueued
             await self._database.deletions.finish_session(new.account_id, new.session_id)
@@ -73,7 +76,7 @@ class SqliteRuns(SqlRuns):
     ) -> CancelAnswer | None:
         return await self._database.write(
             lambda connection: _request_cancel(
-                connection, account_id, run_id, Closing(closing, answer), self._now()
+                connection, account_id, run_id, Closing(closing, answer, self._max_runs), self._now()
             )
         )
 
@@ -127,6 +130,8 @@ class SqliteRuns(SqlRuns):
                 **arguments,
             )
             claims = [_to_claim(connection, worker_id, row) for row in rows]
+            if claims and name == "claim_queued":
+                fetch_all(connection, "pass_turns", turn_no=max(claim.turn_no for claim in claims))
             if opening is None:
                 return claims
             return [_open_log(connection, claim, opening, now) for claim in claims]
@@ -171,8 +176,19 @@ class SqliteRuns(SqlRuns):
                 self._now(),
                 self._database.lease_clock(),
                 max_versions=self._database.documents.max_versions,
+                max_runs=self._max_runs,
             )
         )
+
+    async def give_slots(self) -> int:
+        given = 0
+        async for account_id in self._slotless_accounts():
+            given += await self._database.write(
+                lambda connection, of=account_id: run_log.give_slots(
+                    connection, of, self._max_runs, self._now()
+                )
+            )
+        return given
 
     async def prune(self, older_than_seconds: float) -> list[RunId]:
         before = self._now() - microseconds(older_than_seconds)
@@ -193,7 +209,7 @@ class SqliteRuns(SqlRuns):
         return {"lease_now": lease_now, "until": lease_now + microseconds(seconds)}
 
 
-def _enqueue(connection: sqlite3.Connection, new: NewRun, now: int) -> Enqueued | None:
+def _enqueue(connection: sqlite3.Connection, new: NewRun, max_runs: int, now: int) -> Enqueued | None:
     """Store a run and its message. Returns None if the session is deleted and not purged yet."""
     if new.idempotency_key is not None:
         earlier = fetch_one(
@@ -204,6 +220,7 @@ def _enqueue(connection: sqlite3.Connection, new: NewRun, now: int) -> Enqueued 
                 raise IdempotencyConflict(what="idempotency key", key=new.idempotency_key)
             return Enqueued(to_run(earlier), is_new=False)
         fetch_all(connection, "release_key", account_id=new.account_id, idempotency_key=new.idempotency_key)
+    queued_count = _count_queued(connection, new) if new.max_queued else None
     key = run_key(new)
     question = new.question
     spoken = len(question.deltas) + 1 if question else 0
@@ -220,7 +237,7 @@ def _enqueue(connection: sqlite3.Connection, new: NewRun, now: int) -> Enqueued 
         fetch_all(connection, "title_session", **listed)
         account_seq = run_steps(connection, SESSIONS_SQL, append_event(RENAMED, listed, new.by), now)
     has_turn = bool(session["has_turn"])
-    numbers = fetch_all(connection, "take_numbers", arrivals=1, turns=int(has_turn))[0]
+    is_ready = has_turn and not max_runs
     stored = fetch_all(
         connection,
         "enqueue_run",
@@ -231,16 +248,25 @@ def _enqueue(connection: sqlite3.Connection, new: NewRun, now: int) -> Enqueued 
         input_attachments=to_stored_attachments(new.input_attachments),
         started_by=new.started_by,
         started_role=new.started_role.value,
-        queue_no=numbers["queue_no"],
-        turn_no=numbers["turn_no"] if has_turn else None,
-        turn_at=now if has_turn else None,
-        preferred_worker=session["last_worker_id"] if has_turn else None,
+        queue_no=fetch_all(connection, "take_queue_no")[0]["queue_no"],
+        is_ready=int(is_ready),
+        turn_at=now if is_ready else None,
+        preferred_worker=session["last_worker_id"] if is_ready else None,
+        waits_for_slot=int(has_turn and not is_ready),
         now=now,
         **key,
     )
+    if max_runs:
+        run_log.give_slots(connection, new.account_id, max_runs, now)
     prefers: WorkerId | None = stored[0]["preferred_worker"]
     if question is None:
-        return Enqueued(to_run(stored[0]), is_new=True, prefers=prefers, account_seq=account_seq)
+        return Enqueued(
+            to_run(stored[0]),
+            is_new=True,
+            prefers=prefers,
+            account_seq=account_seq,
+            queued_count=queued_count,
+        )
     preempt = preempt_leases(new.account_id, new.session_id, of_run=None, by_run=new.run_id, reason="message")
     preempted = run_steps(connection, DOCUMENTS_SQL, preempt, now)
     thread_seq: int = session["last_thread_seq"]
@@ -254,14 +280,25 @@ def _enqueue(connection: sqlite3.Connection, new: NewRun, now: int) -> Enqueued 
         prefers=prefers,
         preempted=preempted,
         account_seq=account_seq,
+        queued_count=queued_count,
     )
 
 
+def _count_queued(connection: sqlite3.Connection, new: NewRun) -> int:
+    """Return how many queued runs the account has with this one. Raises `TooMany` if they are too many."""
+    [row] = fetch_all(connection, "count_queued", account_id=new.account_id, limit=new.max_queued)
+    if row["queued"] >= new.max_queued:
+        raise TooMany.of_account("queued_runs", new.max_queued, QUEUE_RETRY_SECONDS)
+    return row["queued"] + 1
+
+
 class Closing(NamedTuple):
-    """The last events of a run that is cancelled while queued, and its message in the thread."""
+    """The last events of a run that is cancelled while queued, its message in the thread, and the limit of
+    runs of its account."""
 
     events: Sequence[Envelope] | None
     answer: Message | None
+    max_runs: int
 
 
 def _request_cancel(
@@ -289,7 +326,7 @@ def _request_cancel(
         if thread_seq is not None:
             run_log.add_message(connection, run, closing.answer, thread_seq, now, status=cancelled.status)
             run_log.add_references(connection, run, closing.answer.refers_to)
-    passed = run_log.pass_turn(connection, cancelled, now)
+    passed = run_log.pass_turn(connection, cancelled, closing.max_runs, now)
     return CancelAnswer(
         cancelled,
         changed=True,
@@ -336,9 +373,7 @@ def _to_claim(connection: sqlite3.Connection, worker_id: WorkerId, row: Row) -> 
     session = {"account_id": row["account_id"], "session_id": row["session_id"]}
     newest = connection.execute(DOCUMENTS_SQL["list_newest_documents"].sql, {**session, "limit": 1})
     has_document = bool(newest.fetchall())
-    columns["role"] = role_of_run(
-        row["started_by"], columns.pop("started_role"), _role_of_starter(connection, row)
-    )
+    columns |= roles_of_run(row["started_role"], _role_of_starter(connection, row))
     return Claim(
         worker_id=worker_id, cancel_requested=is_cancel_requested(row), has_document=has_document, **columns
     )

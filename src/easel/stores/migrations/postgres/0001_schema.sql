@@ -204,7 +204,9 @@ create table ended_threads (
   primary key (account_id, session_id)
 );
 
-create sequence run_turns;
+-- Its last value is the last turn that was claimed. A new turn comes after it.
+create sequence claimed_turns;
+select setval('claimed_turns', 1);
 
 create table runs (
   run_id text primary key,
@@ -226,7 +228,8 @@ create table runs (
   batch_no integer not null default 0, batch_seq bigint not null default 0,
   -- The order in which runs arrived.
   queue_no bigint generated always as identity,
-  -- The order in which runs got the turn of their session, and when; null: the run still waits for it.
+  -- The order in which runs are claimed, and when they got the turn of their session; null: the run still
+  -- waits for it. Each account counts its own turns, so that all accounts are served in turn.
   turn_no bigint, turn_at timestamptz,
   -- The worker that may claim the run first, for a moment after turn_at; null means any.
   preferred_worker text,
@@ -235,6 +238,8 @@ create table runs (
   started_by text,
   started_role text not null default 'member'
     constraint started_role_is_known check (started_role in ('viewer', 'member', 'admin')),
+  -- Whether the run has the turn of its session, and waits until its account executes fewer runs.
+  waits_for_slot boolean not null default false,
   -- The digest detects a key that is reused for another request.
   idempotency_key text, request_digest text,
   foreign key (account_id, session_id) references sessions(account_id, session_id) on delete cascade,
@@ -252,10 +257,14 @@ create table runs (
 create index runs_status_created_idx on runs(status, created_at);
 create index runs_owner_idx on runs(owner_id);
 -- Runs that can be claimed, in the order of claiming.
-create index runs_claimable_idx on runs(turn_no) where status = 'queued' and turn_no is not null;
+create index runs_claimable_idx on runs(turn_no, queue_no) where status = 'queued' and turn_no is not null;
+-- The turns of an account, of which the next one is made.
+create index runs_turns_idx on runs(account_id, turn_no) where status = 'queued' and turn_no is not null;
 -- Runs that wait for the turn of their session.
 create index runs_waiting_idx on runs(account_id, session_id, queue_no)
   where status = 'queued' and turn_no is null;
+-- Runs that wait until their account executes fewer runs. Empty without such a limit.
+create index runs_slotless_idx on runs(account_id, queue_no) where waits_for_slot and status = 'queued';
 -- Running runs, which are few. Without lease_until, so that a renewal writes no index.
 create index runs_held_idx on runs(run_id) where status = 'running';
 create index runs_listing_idx on runs(account_id, queue_no desc);
@@ -607,6 +616,44 @@ create index artifact_refs_of_run_idx on artifact_refs(run_id) where run_id is n
 create index artifact_refs_mentioned_idx on artifact_refs(account_id, canvas_id, mentioned_seq)
   where canvas_id is not null;
 
+-- The totals of each account: the bytes of its stored artifacts, and its model tokens of a UTC day.
+create table account_totals (
+  account_id text primary key references accounts(account_id) on delete cascade,
+  stored_bytes bigint not null default 0,
+  token_day text not null default '', model_tokens bigint not null default 0
+) with (fillfactor = 50);
+-- A trigger, so that every statement that stores or deletes artifacts is counted.
+create function count_stored_bytes() returns trigger language plpgsql as $$
+declare
+  change bigint := 0;
+begin
+  if tg_op <> 'INSERT' and old.is_stored then
+    change := change - old.size;
+  end if;
+  if tg_op <> 'DELETE' and new.is_stored then
+    change := change + new.size;
+  end if;
+  if change > 0 then
+    insert into account_totals (account_id, stored_bytes) values (new.account_id, change)
+    on conflict (account_id) do update set stored_bytes = account_totals.stored_bytes + excluded.stored_bytes;
+  elsif change < 0 then
+    update account_totals set stored_bytes = stored_bytes + change where account_id = old.account_id;
+  end if;
+  return null;
+end $$;
+create trigger stored_bytes_are_counted after insert or delete or update of is_stored, size on artifacts
+  for each row execute function count_stored_bytes();
+
+-- The counts of each instance for each account or token in use: its requests since the row was made, and its
+-- open streams and running actions. A row expires soon after its last use. Nothing is lost with them, so they
+-- are not logged.
+create unlogged table usage_counts (
+  subject text not null, instance_id text not null,
+  requests bigint not null, streams integer not null, actions integer not null,
+  expires_at timestamptz not null,
+  primary key (subject, instance_id)
+) with (fillfactor = 50);
+
 -- Connected machines, on any instance, and their tools. A row expires if the instance of the connection
 -- crashes.
 create table nodes (
@@ -777,14 +824,65 @@ begin
   return next_seq;
 end $$;
 
+-- Give turns to runs of an account that wait for a slot, until `max_runs` runs of the account have a turn and
+-- have not ended; 0: no limit. Returns how many got one.
+-- A function, because it is called by the statement that enqueues a run: what it reads once it has locked the
+-- account includes what was committed before. It skips a run that is being cancelled, for which it is called
+-- again.
+create function give_slots(for_account text, max_runs integer) returns integer language plpgsql as $$
+declare
+  free integer := 1000;
+  given integer;
+begin
+  perform from accounts where account_id = for_account for no key update;
+  if max_runs > 0 then
+    select max_runs - count(*) into free
+      from (select from runs where account_id = for_account and turn_no is not null
+               and status in ('queued', 'running') limit max_runs) used;
+  end if;
+  if free = 0 then
+    return 0;
+  end if;
+  with next as (
+    select run_id from runs
+     where account_id = for_account and waits_for_slot and status = 'queued'
+     order by queue_no limit free for update skip locked
+  ), turns as (
+    select run_id, row_number() over (order by run_id)
+             + greatest((select pg_sequence_last_value('claimed_turns')),
+                        (select r.turn_no from runs r
+                          where r.account_id = for_account and r.status = 'queued'
+                            and r.turn_no > (select pg_sequence_last_value('claimed_turns'))
+                          order by r.turn_no desc limit 1)) as turn_no
+      from next
+  )
+  update runs r set turn_no = t.turn_no, turn_at = clock_timestamp(), waits_for_slot = false,
+                    preferred_worker = null
+    from turns t where r.run_id = t.run_id;
+  get diagnostics given = row_count;
+  return given;
+end $$;
+
+-- Return how many queued runs an account has; fail if they are more than `max_queued`.
+create function count_queued(for_account text, max_queued integer) returns integer language plpgsql as $$
+declare
+  counted integer;
+begin
+  select count(*) into counted
+    from (select from runs where account_id = for_account and status = 'queued' limit max_queued + 1) queued;
+  if counted > max_queued then
+    raise exception 'queued_runs';
+  end if;
+  return counted;
+end $$;
+
 -- Pin statistics whose real values can lead to a plan that reads a whole log or a whole table. Trimmed logs
 -- have one event each. If most runs have one, the index on created_at seems as good as the primary key, and
 -- each page of a log would read and sort the whole log. Assume 50 events per run.
 alter table run_events alter column run_id set (n_distinct = -0.02);
--- If there are few actions, it seems best to read all records from the newest on until a page of one action
--- is found, which never ends for a rare action. Assume 100 records per action. The same for few accounts.
+-- If there are few accounts, it seems best to read all records from the newest on until a page of one account
+-- is found, which never ends for one with few records. Assume 100 records per account.
 alter table audit alter column account_id set (n_distinct = -0.01);
-alter table audit alter column action set (n_distinct = -0.01);
 -- If all rows have one status, the index on the status seems useless, but a listing of another status needs
 -- it.
 alter table runs alter column status set (n_distinct = 5);

@@ -169,7 +169,7 @@ create table ended_threads (
   primary key (account_id, session_id)
 ) strict;
 
--- The last numbers that were used: of arrivals and of turns. No number is used twice.
+-- The number of the last arrival, and the last turn that was claimed.
 create table run_counters (
   only_row integer not null primary key default 1 check (only_row = 1),
   queue_no integer not null default 0, turn_no integer not null default 0
@@ -191,6 +191,7 @@ create table runs (
   started_by text,
   started_role text not null default 'member'
     constraint started_role_is_known check (started_role in ('viewer', 'member', 'admin')),
+  waits_for_slot integer not null default 0,
   idempotency_key text, request_digest text,
   foreign key (account_id, session_id) references sessions(account_id, session_id) on delete cascade,
   constraint status_is_known check (status in ('queued', 'running', 'completed', 'failed', 'cancelled')),
@@ -204,9 +205,11 @@ create table runs (
 ) strict;
 create index runs_status_created_idx on runs(status, created_at);
 create index runs_owner_idx on runs(owner_id);
-create index runs_claimable_idx on runs(turn_no) where status = 'queued' and turn_no is not null;
+create index runs_claimable_idx on runs(turn_no, queue_no) where status = 'queued' and turn_no is not null;
+create index runs_turns_idx on runs(account_id, turn_no) where status = 'queued' and turn_no is not null;
 create index runs_waiting_idx on runs(account_id, session_id, queue_no)
   where status = 'queued' and turn_no is null;
+create index runs_slotless_idx on runs(account_id, queue_no) where waits_for_slot and status = 'queued';
 create index runs_held_idx on runs(run_id) where status = 'running';
 create index runs_listing_idx on runs(account_id, queue_no desc);
 create index runs_status_listing_idx on runs(account_id, status, queue_no desc);
@@ -465,6 +468,32 @@ create unique index artifact_refs_canvas_idx on artifact_refs(account_id, artifa
 create index artifact_refs_of_run_idx on artifact_refs(run_id) where run_id is not null;
 create index artifact_refs_mentioned_idx on artifact_refs(account_id, canvas_id, mentioned_seq)
   where canvas_id is not null;
+
+create table account_totals (
+  account_id text not null primary key references accounts(account_id) on delete cascade,
+  stored_bytes integer not null default 0,
+  token_day text not null default '', model_tokens integer not null default 0
+) strict, without rowid;
+create trigger artifact_added after insert on artifacts when new.is_stored begin
+  insert into account_totals (account_id, stored_bytes) values (new.account_id, new.size)
+  on conflict (account_id) do update set stored_bytes = stored_bytes + excluded.stored_bytes;
+end;
+create trigger artifact_changed after update of is_stored, size on artifacts
+  when new.is_stored * new.size <> old.is_stored * old.size begin
+  insert into account_totals (account_id, stored_bytes)
+  values (new.account_id, new.is_stored * new.size - old.is_stored * old.size)
+  on conflict (account_id) do update set stored_bytes = stored_bytes + excluded.stored_bytes;
+end;
+create trigger artifact_removed after delete on artifacts when old.is_stored begin
+  update account_totals set stored_bytes = stored_bytes - old.size where account_id = old.account_id;
+end;
+
+create table usage_counts (
+  subject text not null, instance_id text not null,
+  requests integer not null, streams integer not null, actions integer not null,
+  expires_at integer not null,
+  primary key (subject, instance_id)
+) strict, without rowid;
 
 create table nodes (
   account_id text not null references accounts(account_id) on delete cascade,

@@ -18,7 +18,7 @@ select
 
 -- name: connect
 -- Store or replace the connection of an account. Its new revision ends a refresh of the earlier tokens.
--- Returns no row if the account is disabled, or the person is no admin of it any more. RX-40
+-- Returns no row if the account is disabled, or the person is not an admin of it now. RX-40
 insert into auth (account_id, provider, user_id, key_id, data, scopes, connected_at, expires_at, revision)
 select a.account_id, :provider, p.user_id, :key_id, :data, :scopes, clock_timestamp(),
        clock_timestamp() + make_interval(secs => :usable_seconds), :new_revision

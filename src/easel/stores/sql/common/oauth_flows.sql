@@ -3,7 +3,7 @@
 state, code_verifier, provider, account_id, user_id, sign_in_id, redirect_uri, origin;
 
 -- name: delete_expired_flows
--- Delete flows that nobody finished, by their index, so that the table stays small.
+-- Delete expired flows, by their index, so that the table stays small.
 delete from oauth_state where expires_at < statement_timestamp();
 
 -- name: start_flow

@@ -1,6 +1,7 @@
 -- define: session
 -- The columns of a session.
-account_id, session_id, title, created_by, active_run_id, oldest_thread_seq, last_thread_seq, created_at, last_message_at;
+account_id, session_id, title, created_by, active_run_id, oldest_thread_seq, last_thread_seq, created_at,
+last_message_at;
 
 -- name: create_session
 -- Create a session without messages. Returns no row if the session exists. The thread continues after the

@@ -10,7 +10,8 @@ with ended as (
                         tool_hints, written_by, titled_by, written_at, consent, created_by, oldest_seq,
                         last_seq)
   select :account_id, :canvas_id, :agent_id, :title, :owner_session_key, :spec::text::jsonb,
-         :state::text::jsonb, :is_accepted::bool, :tool_hints, :written_by, :written_by, now(), :consent, :created_by,
+         :state::text::jsonb, :is_accepted::bool, :tool_hints, :written_by, :written_by, now(),
+         :consent, :created_by,
          ended.seq + 1, ended.seq + 1
     from ended
    where not exists (select 1 from canvases where account_id = :account_id and canvas_id = :canvas_id)

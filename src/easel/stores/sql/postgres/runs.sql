@@ -3,6 +3,16 @@
 (select s.deleted_at is null from sessions s
   where s.account_id = runs.account_id and s.session_id = runs.session_id);
 
+-- define: last_turn
+-- The turn after which the next turn of the account comes: that of its last run that can be claimed, but none
+-- before the last turn that was claimed of any account. The claimed runs have no later turn, so few rows are
+-- read.
+greatest((select pg_sequence_last_value('claimed_turns')),
+         (select r.turn_no from runs r
+           where r.account_id = turns.account_id and r.status = 'queued'
+             and r.turn_no > (select pg_sequence_last_value('claimed_turns'))
+           order by r.turn_no desc limit 1));
+
 -- name: enqueue_run
 -- Store a run and the message that it answers. The run gets the turn of its session if no other run has it,
 -- and prefers the last worker of the session. The session row is locked first, so that runs and messages
@@ -13,6 +23,8 @@
 -- A long message has deltas, which precede it in the thread. Their `seq` is 0 or less, before the run's log,
 -- so that only the thread shows them.
 -- The message ends the leases of the session's runs. CT-18
+-- If an account may execute only `max_runs` runs at once, the run waits for a slot, and `give_slots` gives it
+-- one if there is one. `count_queued` fails if the account has more than `max_queued` queued runs.
 -- If this creates or titles the session, it appends to the log of the account. The title was missing if it is
 -- missing in the statement's snapshot, which is read only if the title is now that of this run.
 with ended as (
@@ -39,15 +51,20 @@ with ended as (
   returning true as has_turn, last_thread_seq, last_worker_id, 'session.created'
 ), place as (
   select * from continued union all select * from created
+), turns as (
+  select
+         -- include: last_turn
+         as last_turn
+    from (select :account_id::text as account_id) turns
 ), queued as (
   insert into runs (run_id, account_id, session_id, status, input_text, max_attempts, idempotency_key,
                     request_digest, input_attachments, started_by, started_role,
-                    turn_no, turn_at, preferred_worker)
+                    turn_no, turn_at, preferred_worker, waits_for_slot)
   select :run_id, :account_id, :session_id, 'queued', :input_text, :max_attempts, :idempotency_key,
          :request_digest, :input_attachments::text::jsonb, :started_by, :started_role,
-         case when has_turn then nextval('run_turns') end, case when has_turn then clock_timestamp() end,
-         case when has_turn then last_worker_id end
-    from place
+         case when is_ready then turns.last_turn + 1 end, case when is_ready then clock_timestamp() end,
+         case when is_ready then last_worker_id end, has_turn and not is_ready
+    from place cross join turns cross join lateral (select has_turn and :max_runs::int = 0 as is_ready) r
   returning *
 ), asked as (
   insert into messages (message_id, account_id, session_id, run_id, role, content, thread_seq, payload)
@@ -71,7 +88,9 @@ select queued.*, place.last_thread_seq as thread_seq,
        case when :message_id is not null
             then end_leases(:account_id, :session_id, null, :run_id, :ended_lease::text) end as preempted,
        case when event_type is not null
-            then append_account_event(:account_id, event_type, :session_event::text) end as account_seq
+            then append_account_event(:account_id, event_type, :session_event::text) end as account_seq,
+       case when :max_runs > 0 then give_slots(:account_id, :max_runs) end as given,
+       case when :max_queued::int > 0 then count_queued(:account_id, :max_queued) end as queued_count
   from queued, place;
 
 -- name: run_by_key
@@ -245,8 +264,11 @@ select run_id, attempt, account_id, session_id, input_text, input_attachments, m
 (select a.disabled_at is null from accounts a where a.account_id = runs.account_id);
 
 -- name: claim_queued
--- Claim the queued runs with the oldest turns and append their opening events. Rows that other workers have
+-- Claim the queued runs with the first turns and append their opening events. Rows that other workers have
 -- locked are skipped, and so are runs of disabled accounts. RX-22, RX-23, RS-60
+-- The runs of an account have a turn each, and accounts have the same turns: of runs with the same turn, the
+-- one that arrived first is claimed first. A run that becomes ready gets no turn before the last one that was
+-- claimed, which a sequence has: it needs no lock, and is not undone with a claim.
 -- A run that prefers another worker is skipped for `prefer_seconds` after it got its turn, unless the time of
 -- its turn is missing or in the future. SB-12
 with next as (
@@ -257,7 +279,7 @@ with next as (
           and turn_at <= clock_timestamp()) is not true
      and
      -- include: account_is_active
-   order by turn_no
+   order by turn_no, queue_no
    limit :capacity
      for update skip locked
 ), taken as (
@@ -275,8 +297,13 @@ with next as (
   -- include: append_run_events
 ,
   -- include: order_run_appends
+, passed as (
+  select setval('claimed_turns', turn_no)
+    from (select max(turn_no) as turn_no from taken) t
+   where turn_no > (select pg_sequence_last_value('claimed_turns'))
+)
   -- include: claims
-;
+ where (select count(*) from passed) >= 0;
 
 -- name: claim_expired
 -- Claim runs whose claim has expired by the database's clock, and append the opening event of the next
@@ -461,7 +488,8 @@ select batch_seq as last_seq, cancel_requested_at is not null as cancel_requeste
 -- name: pass_turn
 -- Pass the turn of each ended run to the oldest waiting run of its session, if there is one. Also stores the
 -- end of the thread and the worker of the ended run, so that the session row is updated once. Requires the
--- locks of the sessions.
+-- locks of the sessions. If an account may execute only `max_runs` runs at once, the next run waits for a
+-- slot.
 with ended as (
   select * from unnest(:account_ids::text[], :session_ids::text[], :run_ids::text[], :thread_seqs::bigint[],
                        :worker_ids::text[])
@@ -477,12 +505,31 @@ with ended as (
                              order by w.queue_no limit 1) end
     from ended e
    where s.account_id = e.account_id and s.session_id = e.session_id
-  returning s.active_run_id, s.last_worker_id
+  returning s.account_id, s.active_run_id, s.last_worker_id
+), turns as (
+  select account_id,
+         -- include: last_turn
+         as last_turn
+    from passed as turns group by account_id
+), given as (
+  select active_run_id as run_id, last_worker_id,
+         last_turn + row_number() over (partition by account_id order by active_run_id) as turn_no
+    from passed join turns using (account_id) where active_run_id is not null
 )
 update runs r
-   set turn_no = nextval('run_turns'), turn_at = clock_timestamp(), preferred_worker = passed.last_worker_id
-  from passed where r.run_id = passed.active_run_id and r.turn_no is null
+   set turn_no = case when :max_runs::int = 0 then given.turn_no end, turn_at = clock_timestamp(),
+       preferred_worker = given.last_worker_id, waits_for_slot = :max_runs > 0
+  from given where r.run_id = given.run_id and r.turn_no is null
 returning r.account_id, r.session_id, r.preferred_worker;
+
+-- name: give_slots
+-- Give the free slots of an account, of `max_runs`, to the runs that wait for one. 0: all get one.
+select give_slots(:account_id, :max_runs) as given;
+
+-- name: next_slotless_account
+-- Return the next account of which a run waits for a slot.
+select min(account_id) as account_id from runs
+ where waits_for_slot and status = 'queued' and account_id > :after_account;
 
 -- name: release_claim
 -- Return a claimed run to its place in the queue, where any worker can claim it. The attempt does not count:

@@ -53,19 +53,33 @@ select account_id, artifact_id, :run_id from artifacts
  where account_id = :account_id and artifact_id = :artifact_id and is_stored
 on conflict do nothing;
 
--- name: take_numbers
--- Take the next queue number, the next turn number, or both.
-update run_counters set queue_no = queue_no + :arrivals, turn_no = turn_no + :turns
-returning queue_no, turn_no;
+-- name: take_queue_no
+-- Take the next queue number.
+update run_counters set queue_no = queue_no + 1 returning queue_no;
+
+-- define: next_turn
+-- The next turn of an account: after its last run that can be claimed, and after the last turn that was
+-- claimed of any account. The claimed runs have no later turn, so one row is read.
+(select 1 + coalesce((select r.turn_no from runs r indexed by runs_turns_idx
+                       where r.account_id = :account_id and r.status = 'queued'
+                         and r.turn_no > (select turn_no from run_counters)
+                       order by r.turn_no desc limit 1),
+                     (select turn_no from run_counters)));
+
+-- name: pass_turns
+-- Store the last turn that was claimed.
+update run_counters set turn_no = max(turn_no, :turn_no);
 
 -- name: enqueue_run
--- Store a run with its queue number, and with its turn number if it has the turn of its session. RX-31
+-- Store a run with its queue number, and with a turn if it can be claimed. RX-31
 insert into runs (run_id, account_id, session_id, status, input_text, created_at, max_attempts,
                   idempotency_key, request_digest, input_attachments, started_by, started_role,
-                  queue_no, turn_no, turn_at, preferred_worker)
+                  queue_no, turn_no, turn_at, preferred_worker, waits_for_slot)
 values (:run_id, :account_id, :session_id, 'queued', :input_text, :now, :max_attempts, :idempotency_key,
         :request_digest, :input_attachments, :started_by, :started_role,
-        :queue_no, :turn_no, :turn_at, :preferred_worker)
+        :queue_no, case when :is_ready then
+          -- include: next_turn
+        end, :turn_at, :preferred_worker, :waits_for_slot)
 returning *;
 
 -- name: run_by_key
@@ -162,9 +176,11 @@ returning *;
 (select a.disabled_at is null from accounts a where a.account_id = runs.account_id);
 
 -- name: claim_queued
--- Claim the queued runs with the oldest turns and take the log positions of their opening events. There is
+-- Claim the queued runs with the first turns and take the log positions of their opening events. There is
 -- one writer, so no other worker claims them at the same time. Runs of disabled accounts are skipped. RX-22,
 -- RX-23, RS-60
+-- The runs of an account have a turn each, and accounts have the same turns: of runs with the same turn, the
+-- one that arrived first is claimed first.
 -- A run that prefers another worker is skipped if it got its turn after `prefers_since`, unless the time of
 -- its turn is missing or in the future. SB-12
 update runs
@@ -177,7 +193,7 @@ update runs
                           and turn_at <= :now) is not true
                      and
                      -- include: account_is_active
-                   order by turn_no limit :capacity)
+                   order by turn_no, queue_no limit :capacity)
 returning run_id, attempt, account_id, session_id, input_text, input_attachments, max_attempts,
           last_seq, turn_no,
           (:now - created_at) / 1e6 as queued_seconds, (:now - started_at) / 1e6 as running_seconds,
@@ -288,8 +304,38 @@ returning active_run_id, last_worker_id;
 -- name: give_turn
 -- Give the turn of a session to a run, so that it can be claimed. The run prefers the last worker of the
 -- session. SB-12
-update runs set turn_no = :turn_no, turn_at = :now, preferred_worker = :preferred_worker
- where run_id = :run_id;
+update runs
+   set turn_at = :now, preferred_worker = :preferred_worker, waits_for_slot = 0,
+       turn_no =
+         -- include: next_turn
+ where account_id = :account_id and run_id = :run_id;
+
+-- name: wait_for_slot
+-- Let the run that has the turn of its session wait until its account executes fewer runs.
+update runs set waits_for_slot = 1 where run_id = :run_id;
+
+-- name: count_slots
+-- Count the runs of an account that have a turn and have not ended, up to `limit`.
+select count(*) as used
+  from (select 1 from runs indexed by one_turn_per_session
+         where account_id = :account_id and turn_no is not null and status in ('queued', 'running')
+         limit :limit);
+
+-- name: list_slotless
+-- List runs of an account that wait until it executes fewer runs, in the order of their arrival.
+select run_id from runs indexed by runs_slotless_idx
+ where account_id = :account_id and waits_for_slot and status = 'queued' order by queue_no limit :limit;
+
+-- name: next_slotless_account
+-- Return the next account of which a run waits for a slot.
+select min(account_id) as account_id from runs
+ where waits_for_slot and status = 'queued' and account_id > :after_account;
+
+-- name: count_queued
+-- Count the queued runs of an account, up to `limit`.
+select count(*) as queued
+  from (select 1 from runs indexed by runs_status_listing_idx
+         where account_id = :account_id and status = 'queued' limit :limit);
 
 -- name: release_claim
 -- Return a claimed run to its place in the queue, where any worker can claim it. The attempt does not count:
