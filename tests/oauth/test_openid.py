@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import time
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -16,7 +15,7 @@ from easel.core.openid.provider import OpenIdProvider
 from easel.errors import ProviderUnreachable
 from easel.oauth.openid import CACHE_SECONDS, REFETCH_SECONDS, HttpOpenIdClient
 from tests.requirements import rule
-from tests.support.signing_issuer import CLIENT_ID, SigningIssuer, encode, new_key
+from tests.support.signing_issuer import CLIENT_ID, NOW, SigningIssuer, encode, new_key
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,7 +45,7 @@ def clock() -> Clock:
 @pytest.fixture
 def client(issuer: SigningIssuer, clock: Clock) -> HttpOpenIdClient:
     provider = OpenIdProvider(issuer.issuer, CLIENT_ID, SECRET, teams_claim="groups")
-    return HttpOpenIdClient(provider, issuer, allows_loopback=False, clock=clock)
+    return HttpOpenIdClient(provider, issuer, allows_loopback=False, now=lambda: NOW, clock=clock)
 
 
 def flow_of(issuer: SigningIssuer) -> SignInFlow:
@@ -81,11 +80,12 @@ async def refusal(client: HttpOpenIdClient, issuer: SigningIssuer, token: Any) -
         ({"nonce": "m" * 43}, "another sign-in"),
         ({"nonce": ""}, "another sign-in"),
         ({"nonce": None}, "another sign-in"),
-        ({"exp": time.time() - 3_600}, "expired"),
+        ({"exp": NOW - 3_600}, "expired"),
+        ({"exp": NOW - 61}, "expired"),
         ({"exp": None}, "expired"),
         ({"exp": "9999999999"}, "expired"),
-        ({"iat": time.time() + 3_600}, "future"),
-        ({"nbf": time.time() + 3_600}, "future"),
+        ({"iat": NOW + 3_600}, "future"),
+        ({"nbf": NOW + 3_600}, "future"),
         ({"sub": None}, "no valid"),
         ({"sub": ""}, "no valid"),
         ({"sub": 1}, "no valid"),
