@@ -49,7 +49,8 @@ MAY_IMPORT: dict[str, frozenset[str]] = {
     **{edge: frozenset({"edges", "host", "core"}) for edge in EDGES},
     "settings_values": frozenset({"core"}),
     "settings_oauth": frozenset({"core"}),
-    "settings": frozenset({"core", "settings_oauth", "settings_values"}),
+    "settings_openid": frozenset({"core"}),
+    "settings": frozenset({"core", "settings_oauth", "settings_openid", "settings_values"}),
     "assembly": frozenset(
         {
             "core",
@@ -89,6 +90,7 @@ HOST_MAY_IMPORT: dict[str, frozenset[str]] = {
     "secrets": frozenset({"audit"}),
     "models": frozenset({"audit", "oauth"}),
     "oauth": frozenset({"audit"}),
+    "openid": frozenset({"audit", "auth", "people"}),
     "canvas_heads": frozenset(),
     "commits": frozenset(),
     "streams": frozenset({"usage"}),
@@ -115,6 +117,7 @@ HOST_MAY_IMPORT: dict[str, frozenset[str]] = {
             "documents",
             "nodes",
             "oauth",
+            "openid",
             "order",
             "people",
             "readiness",

@@ -37,9 +37,8 @@ def test_providers_are_read_by_name() -> None:
     assert (own.client_secret, own.scopes) == (SECRET, "models offline")
     assert own.base_url == "https://models.example.org/v1"
     assert settings.load({}).oauth == ()
-    assert settings.unknown_variables({**OWN, "EASEL_OAUTH_X_CLIENTID": ""}) == {
-        "EASEL_OAUTH_X_CLIENTID": None
-    }
+    unknown = settings.unknown_variables({**OWN, "EASEL_OAUTH_X_CLIENTID": ""})
+    assert unknown.keys() == {"EASEL_OAUTH_X_CLIENTID"}
     assert SECRET not in repr(settings.load(OWN))
 
 

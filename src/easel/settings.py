@@ -15,10 +15,12 @@ from easel.core.canvas import versions
 from easel.core.model.choice import REASONING_EFFORTS, Provider
 from easel.core.model.settings import DEFAULT_TOKEN_BUDGET, MAX_TOKEN_BUDGET, MIN_TOKEN_BUDGET
 from easel.core.oauth.provider import OAuthProvider
+from easel.core.openid.provider import OpenIdProvider
 from easel.core.validation import find_nearest
 from easel.core.web.hosts import parse_hosts, parse_networks
 from easel.errors import BadInput, BadSettings
 from easel.settings_oauth import check_profile, is_of_family, read_providers
+from easel.settings_openid import read_openid
 from easel.settings_values import check_address, check_model, parse_value
 from easel.settings_values import new_row as _row
 
@@ -63,6 +65,22 @@ class Settings:
         10,
         "Wrong tokens of one address that are free; then each one doubles the wait for the next, up to 60 s.",
         minimum=1,
+    )
+    # sign-in by OpenID Connect
+    oidc_issuer: str = _row(
+        "", "Issuer of the OpenID provider by which people sign in, exactly as it writes it; empty: none."
+    )
+    oidc_client_id: str = _row("", "The id of Easel's client at the OpenID provider.")
+    oidc_client_secret: str = _row("", "The secret of this client; empty: a public client.", secret=True)
+    oidc_allowed: str = _row(
+        "",
+        "Verified e-mail addresses of new persons who need no invitation: domains such as @example.com and "
+        "addresses, separated by commas; empty: none.",
+    )
+    oidc_teams_claim: str = _row(
+        "",
+        "Claim of the ID token that lists teams with roles, such as devs:member; applied at each sign-in. "
+        "Empty: none.",
     )
     public_url: str = _row("", "Public address if a proxy is in front, such as https://easel.example.org.")
     assets_url: str = _row(
@@ -311,6 +329,18 @@ class Settings:
     oauth: tuple[OAuthProvider, ...] = field(default=())
 
     @property
+    def openid(self) -> OpenIdProvider | None:
+        return read_openid(
+            self.oidc_issuer,
+            self.oidc_client_id,
+            self.oidc_client_secret,
+            self.oidc_allowed,
+            self.oidc_teams_claim,
+            public_url=self.public_url,
+            is_prod=self.is_prod,
+        )
+
+    @property
     def is_prod(self) -> bool:
         return self.profile == "prod"
 
@@ -403,6 +433,7 @@ def load(environment: Mapping[str, str] | None = None, **options: Any) -> Settin
         raise BadSettings(
             problem="EASEL_ASSETS_URL needs EASEL_PUBLIC_URL too: only its pages may show them."
         )
+    _ = settings.openid  # raises for settings that do not fit together
     check_profile(settings.oauth, settings.public_url, is_prod=settings.is_prod)
     if settings.oauth and settings.on_postgres and not settings.secret_key:
         raise BadSettings(

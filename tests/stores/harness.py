@@ -133,6 +133,7 @@ class Store:
             "delete from tokens",
             "delete from sign_ins",
             "delete from ended_accounts",
+            "delete from identities",
             "delete from departures",
             "delete from settings",
             "delete from secrets",

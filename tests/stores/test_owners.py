@@ -59,6 +59,7 @@ EXCEPTIONS = {
             run_references
         runs: delete_events list_prunable_runs trim_log trim_logs trim_thread
         oauth_flows: delete_expired_flows
+        sign_in_flows: delete_expired_flows
     """,
     "people, whom an operator administers": """
         people: count_people lock_people
@@ -68,6 +69,7 @@ EXCEPTIONS = {
         secrets: list_other_secrets
         settings: list_other_secrets
         oauth_flows: find_flow
+        sign_in_flows: consume_sign_in start_sign_in
         sign_ins: signed_in
         tokens: bind_token list_tokens note_use revoke_token
     """,

@@ -108,6 +108,11 @@ class OidcProvider:
             }.items()
         }
 
+    def sign_in_settings(self, **changes: str) -> dict[str, str]:
+        """Return the settings of Easel, without EASEL_, with which people sign in at this provider."""
+        client = {"ISSUER": self.issuer, "CLIENT_ID": CLIENT_ID, "CLIENT_SECRET": CLIENT_SECRET}
+        return {f"OIDC_{part}": value for part, value in {**client, **changes}.items()}
+
     # -- control
 
     @property

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from easel import __version__
 from easel.assembly.models import base_urls, host_model, open_cipher, open_models
 from easel.assembly.oauth import open_connections
+from easel.assembly.openid import build_openid
 from easel.assembly.people import build_people, check_isolation
 from easel.assembly.resources import Resources
 from easel.assembly.sandbox import describe_isolation, local_tools, session_folders
@@ -322,6 +323,7 @@ def build_services(shared: SharedServices, *, random: Callable[[], float] = rand
         settings=shared.settings,
         secrets=shared.secrets,
         connections=shared.connections,
+        openid=build_openid(resources, throttle, departures.start_now),
         models=shared.models,
         usage=usage,
     )

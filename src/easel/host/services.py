@@ -22,6 +22,7 @@ from easel.host.models.choice import ChosenModels
 from easel.host.models.settings import UserSettings
 from easel.host.nodes.registry import NodeRegistry
 from easel.host.oauth.connections import Connections
+from easel.host.openid.sign_in import OpenIdSignIn
 from easel.host.order import AccountOrder
 from easel.host.people.departures import Departures
 from easel.host.people.invitations import Invitations
@@ -73,5 +74,6 @@ class Services:
     settings: UserSettings
     secrets: Secrets
     connections: Connections | None  # to providers; None: this host describes none
+    openid: OpenIdSignIn | None  # None: this host describes no OpenID provider
     models: ChosenModels
     usage: AccountUsage

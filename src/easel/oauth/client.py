@@ -53,22 +53,38 @@ class HttpOAuthClient:
     async def refresh(self, provider: OAuthProvider, refresh_token: str) -> GrantedTokens:
         return await self._ask(provider, {"grant_type": "refresh_token", "refresh_token": refresh_token})
 
+    async def exchange_for_id_token(
+        self, provider: OAuthProvider, *, code: str, redirect_uri: str, code_verifier: str
+    ) -> str:
+        """Return the ID token for the code of a callback, which is not verified. Raises as `exchange`."""
+        form = {"grant_type": "authorization_code", "code": code, "redirect_uri": redirect_uri}
+        members = await self._post(provider, {**form, "code_verifier": code_verifier})
+        if not _is_token(token := members.get("id_token")):
+            raise ProviderUnreachable(provider=provider.name, problem="sent no ID token")
+        return token
+
     async def _ask(self, provider: OAuthProvider, form: Mapping[str, str]) -> GrantedTokens:
+        return _read_tokens(provider.name, await self._post(provider, form))
+
+    async def _post(self, provider: OAuthProvider, form: Mapping[str, str]) -> Mapping[str, Any]:
         auth = (provider.client_id, provider.client_secret) if provider.client_secret else None
         if auth is None:
             form = {**form, "client_id": provider.client_id}
-        return _read_tokens(
-            provider.name, await self._http.post(provider.name, provider.token_url, form, auth)
-        )
+        answer = await self._http.post(provider.name, provider.token_url, form, auth)
+        return _check_answer(provider.name, answer)
 
 
-def _read_tokens(provider: str, answer: ProviderReply) -> GrantedTokens:
-    """Return the tokens of an answer. Raises `ProviderRefused`, or `ProviderUnreachable` if it is odd."""
-    members = answer.members
-    if 400 <= answer.status < 500 and answer.status != 429 and (error := _error_of(members)):
+def _check_answer(provider: str, answer: ProviderReply) -> Mapping[str, Any]:
+    """Return the members of a granted request. Raises `ProviderRefused` or `ProviderUnreachable`."""
+    if 400 <= answer.status < 500 and answer.status != 429 and (error := _error_of(answer.members)):
         raise ProviderRefused(provider=provider, error=error)
     if answer.status != 200:
         raise ProviderUnreachable(provider=provider, problem=f"answered {answer.status}")
+    return answer.members
+
+
+def _read_tokens(provider: str, members: Mapping[str, Any]) -> GrantedTokens:
+    """Return the tokens of an answer. Raises `ProviderUnreachable` if it is odd."""
     access, refresh, scopes = (members.get(name) for name in ("access_token", "refresh_token", "scope"))
     is_bearer = str(members.get("token_type", "bearer")).lower() == "bearer"
     if not (_is_token(access) and is_bearer and (refresh is None or _is_token(refresh))):

@@ -104,6 +104,9 @@ EXPECTED = {
         GET /readyz
         GET /
         POST /sign-in
+        GET /sign-in/openid
+        GET /sign-in/openid/callback
+        POST /invitation/openid
         GET /invitation
         POST /invitation
         POST /sign-out

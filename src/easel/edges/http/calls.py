@@ -53,6 +53,7 @@ class SessionCookie:
 
     name: str
     is_secure: bool
+    seconds: float = COOKIE_SECONDS
 
     @classmethod
     def of(cls, public_url: str, host: str) -> "SessionCookie":
@@ -66,11 +67,15 @@ class SessionCookie:
         # With this prefix a browser accepts the cookie only over https, and from this host alone.
         return cls(f"__Host-{name}" if is_secure else name, is_secure)
 
+    def of_flow(self, seconds: float) -> "SessionCookie":
+        """Return the cookie of a browser that begins to sign in at a provider."""
+        return SessionCookie(f"{self.name}-openid", self.is_secure, seconds)
+
     def set(self, response: Response, value: str) -> None:
         # Lax and not Strict, so that the printed link works from a mail: its redirect must send the cookie.
         # Requests that change data also need a matching Origin.
         response.set_cookie(
-            self.name, value, COOKIE_SECONDS, httponly=True, samesite="lax", secure=self.is_secure
+            self.name, value, int(self.seconds), httponly=True, samesite="lax", secure=self.is_secure
         )
 
     def delete(self, response: Response) -> None:

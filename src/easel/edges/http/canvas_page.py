@@ -44,10 +44,16 @@ LONG_PAGE_BYTES = 100_000  # longer HTML is prepared in a thread
 # --- the shell ----------------------------------------------------------------------------------------------
 
 
+def _path_of(call: Call) -> str:
+    """Return the path of the page, with the account that it names."""
+    query = call.request.url.query
+    return f"{call.request.url.path}?{query}" if query else call.request.url.path
+
+
 async def canvas_page(call: Call) -> Response:
     principal = await authenticate_visitor(call)
     if principal is None:
-        return sign_in_page("", call.request.url.path)
+        return sign_in_page(call, target=_path_of(call))
     try:
         canvas = (await call.host.canvases.get(principal, call.path["canvas_id"])).canvas
         if canvas.agent_id != call.path["agent_id"]:

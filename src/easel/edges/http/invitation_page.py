@@ -8,7 +8,7 @@ Referer gets it.
 from starlette.responses import HTMLResponse, Response
 
 from easel.edges.http.calls import Call, address_of
-from easel.edges.http.pages import fill_page, read_form, start_sign_in
+from easel.edges.http.pages import fill_page, openid_button, read_form, start_sign_in
 from easel.errors import BadInput, TooMany, TooManyFailures
 
 INVALID = (
@@ -18,7 +18,7 @@ INVALID = (
 
 
 async def show_invitation(call: Call) -> Response:
-    return _page(name=call.request.query_params.get("name", "")[:100])
+    return _page(call, name=call.request.query_params.get("name", "")[:100])
 
 
 async def accept_invitation(call: Call) -> Response:
@@ -29,17 +29,30 @@ async def accept_invitation(call: Call) -> Response:
             token, name, shown, form.exactly("password"), address_of(call.request)
         )
     except (BadInput, TooMany, TooManyFailures) as problem:
-        page = _page(problem.message, problem.http, name=name, token=token, display_name=shown)
+        page = _page(call, problem.message, problem.http, name=name, token=token, display_name=shown)
         if problem.retry_after is not None:
             page.headers["retry-after"] = str(problem.retry_after)
         return page
     if person is None:
-        return _page(INVALID, 401, name=name, display_name=shown)
+        return _page(call, INVALID, 401, name=name, display_name=shown)
     return await start_sign_in(call, person, "invitation")
 
 
 def _page(
-    problem: str = "", status: int = 200, *, name: str = "", token: str = "", display_name: str = ""
+    call: Call,
+    problem: str = "",
+    status: int = 200,
+    *,
+    name: str = "",
+    token: str = "",
+    display_name: str = "",
 ) -> Response:
-    page = fill_page("invitation.html", problem=problem, name=name, token=token, display_name=display_name)
+    page = fill_page(
+        "invitation.html",
+        problem=problem,
+        name=name,
+        token=token,
+        display_name=display_name,
+        **openid_button(call),
+    )
     return HTMLResponse(page, status, {"cache-control": "no-store"})

@@ -4,7 +4,6 @@ Owns the values that are filled into the static HTML files.
 """
 
 import html
-import re
 from collections.abc import Mapping
 from functools import cache
 from importlib import resources
@@ -15,6 +14,7 @@ from starlette.requests import HTTPConnection
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import Scope
 
+from easel.core.openid.flow import safe_target
 from easel.core.principal import ANONYMOUS, Principal
 from easel.edges.http.calls import Call, address_of, authenticate_visitor, client_details, read_body
 from easel.edges.http.canvas_policy import VIEWS
@@ -23,8 +23,6 @@ from easel.errors import NotFound, NotSignedIn, TooMany, TooManyFailures
 
 FORM_LIMIT = 8_192  # bytes; a password of 1 KB takes up to three times as many
 _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
-# Paths of canvas pages: a sign-in redirects to one of them or to the home page only.
-_CANVAS = re.compile(r"(?:/canvas(?:/[A-Za-z0-9][A-Za-z0-9._:-]{0,127}){2})")
 _REFUSED = (
     "This token is not valid: it was revoked, or not copied completely. Ask who gave it to you for a new "
     "link, or on the machine that runs Easel open the one that easel up prints."
@@ -58,7 +56,7 @@ async def home(call: Call) -> Response:
     if token is not None:
         return await _sign_in_by(call, token, "link")
     if await authenticate_visitor(call) is None:
-        return sign_in_page("")
+        return sign_in_page(call)
     page = fill_page("home.html", max_message_bytes=str(call.host.queue.max_message_bytes))
     return HTMLResponse(page, headers={"cache-control": "no-store"})
 
@@ -90,20 +88,27 @@ async def sign_in(call: Call) -> Response:
     try:
         person = await call.host.passwords.sign_in(name, password, address_of(call.request))
     except (TooMany, TooManyFailures) as problem:
-        return _retry_later(problem, target)
+        return _retry_later(call, problem, target)
     if person is None:
         details = {"by": "password", **client_details(call.request)}
         call.host.audit.record_throttled(ANONYMOUS, "sign_in.failed", details=details)
-        return sign_in_page(_NO_MATCH, target)
+        return sign_in_page(call, _NO_MATCH, target)
     return await start_sign_in(call, person, "password", target)
 
 
 async def sign_out(call: Call) -> Response:
-    """Revoke the cookie and all copies of it, and close the connections that were opened with it."""
+    """Revoke the cookie and all copies of it, and close the connections that were opened with it.
+
+    Who signed in at the OpenID provider is sent there, to end the session there too.
+    """
+    url = None
     if (principal := await authenticate_visitor(call)) is not None:
-        await call.host.revocation.sign_out(principal)
+        openid, revocation = call.host.openid, call.host.revocation
+        if openid is not None and await revocation.find_issuer(principal) == openid.provider.issuer:
+            url = await openid.end_session_url(call.request.headers.get("host", ""))
+        await revocation.sign_out(principal)
         await call.host.audit.record(principal, "sign_out", details=client_details(call.request))
-    response = RedirectResponse("/", 303)
+    response = RedirectResponse("/", 303) if url is None else leave_page("You are signed out of Easel", url)
     call.request.state.cookie.delete(response)
     return response
 
@@ -113,40 +118,56 @@ async def _sign_in_by(call: Call, token: str, method: str, target: str = "/") ->
     try:
         principal = await call.host.credentials.authenticate(token, address_of(call.request))
     except TooManyFailures as problem:
-        return _retry_later(problem, target)
+        return _retry_later(call, problem, target)
     # Programs and machines cannot sign in: they send their token with each request.
     if principal is None or not principal.is_person:
         call.host.audit.record_throttled(ANONYMOUS, "sign_in.failed", details=details)
-        return sign_in_page(_REFUSED if principal is None else _NOT_A_PERSON, target)
+        return sign_in_page(call, _REFUSED if principal is None else _NOT_A_PERSON, target)
     return await start_sign_in(call, principal, method, target)
 
 
-async def start_sign_in(call: Call, person: Principal, method: str, target: str = "/") -> Response:
+async def start_sign_in(
+    call: Call, person: Principal, method: str, target: str = "/", *, issuer: str | None = None
+) -> Response:
     """Sign the person in in this browser, and redirect it to the target."""
     assert person.user_id is not None
-    details = {"by": method, **client_details(call.request)}
+    at_provider = {} if issuer is None else {"issuer": issuer}
+    details = {"by": method, **at_provider, **client_details(call.request)}
     await call.host.audit.record(person, "sign_in.succeeded", details=details)
-    response = RedirectResponse(_safe_target(target), 303, {"cache-control": "no-store"})
+    response = RedirectResponse(safe_target(target), 303, {"cache-control": "no-store"})
     previous = await authenticate_visitor(call)
-    cookie = await call.host.cookies.issue(person.user_id, token_id=person.token_id, before=previous)
+    cookie = await call.host.cookies.issue(
+        person.user_id, token_id=person.token_id, before=previous, issuer=issuer
+    )
     call.request.state.cookie.set(response, cookie)
     return response
 
 
-def _retry_later(problem: TooMany | TooManyFailures, target: str) -> Response:
-    page = sign_in_page(problem.message, target, status=problem.http)
+def _retry_later(call: Call, problem: TooMany | TooManyFailures, target: str) -> Response:
+    page = sign_in_page(call, problem.message, target, status=problem.http)
     page.headers["retry-after"] = str(problem.retry_after)
     return page
 
 
-def sign_in_page(problem: str, target: str = "/", *, status: int = 401) -> Response:
-    """Return the sign-in form. After the sign-in the browser is redirected to the canvas `target`."""
-    page = fill_page("sign_in.html", problem=problem, next=_safe_target(target))
+def sign_in_page(call: Call, problem: str = "", target: str = "/", *, status: int = 401) -> Response:
+    """Return the sign-in form. After the sign-in the browser is redirected to the page `target`."""
+    page = fill_page("sign_in.html", problem=problem, next=safe_target(target), **openid_button(call))
     return HTMLResponse(page, status if problem else 200, {"cache-control": "no-store"})
 
 
-def _safe_target(target: str) -> str:
-    return target if _CANVAS.fullmatch(target) else "/"
+def openid_button(call: Call) -> dict[str, str]:
+    """Return what shows the button of the OpenID provider on a page, or hides it."""
+    openid = call.host.openid
+    return (
+        {"openid": "hidden", "provider": ""}
+        if openid is None
+        else {"openid": "", "provider": openid.provider.name}
+    )
+
+
+def leave_page(title: str, url: str) -> Response:
+    """Return a page that leads to another site: our policy lets no form be redirected there."""
+    return HTMLResponse(fill_page("leave.html", title=title, url=url), headers={"cache-control": "no-store"})
 
 
 def prefers_html(scope: Scope) -> bool:

@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from easel.core.access import InAccount, OfHost, Public
 from easel.core.oauth.flow import LOOPBACK_PATH, public_path
+from easel.core.openid.flow import CALLBACK_PATH
 from easel.core.principal import PrincipalKind, Role
 from easel.edges.decoding import NoParams
 from easel.edges.http import (
@@ -22,6 +23,7 @@ from easel.edges.http import (
     documents,
     invitation_page,
     oauth,
+    openid,
     ops,
     pages,
     people,
@@ -268,6 +270,12 @@ PAGES: tuple[Row, ...] = (
         "The page of an invitation. It changes nothing.", response="text/html"),
     Row("POST", "/invitation", PUBLIC, invitation_page.accept_invitation,
         "Accept an invitation: set a password and sign in.", response="text/html"),
+    Row("GET", "/sign-in/openid", PUBLIC, openid.start,
+        "Begin to sign in at the OpenID provider. `?next=` leads back to a page.", response="text/html"),
+    Row("GET", CALLBACK_PATH, PUBLIC, openid.finish,
+        "The callback of the OpenID provider. Sets a cookie.", response="text/html"),
+    Row("POST", "/invitation/openid", PUBLIC, openid.start_invited,
+        "Accept an invitation by signing in at the OpenID provider.", response="text/html"),
     Row("POST", "/sign-out", PUBLIC, pages.sign_out, "Sign out: revoke the cookie and close its connections.",
         response="text/html"),
     Row("GET", public_path("{provider}"), PUBLIC, oauth.finish_flow,

@@ -23,19 +23,24 @@ class Cookies:
         self._key = key
 
     async def issue(
-        self, user_id: UserId, *, token_id: str | None = None, before: Principal | None = None
+        self,
+        user_id: UserId,
+        *,
+        token_id: str | None = None,
+        before: Principal | None = None,
+        issuer: str | None = None,
     ) -> str:
         """Sign a person in and return the cookie; programs and machines send their token with each request.
 
         If the same person was signed in `before` in this browser, the sign-in is extended: one sign-out ends
-        all that the browser has opened.
+        all that the browser has opened. `issuer`: of the provider by which the person signed in.
         """
         if before is not None and before.sign_in_id is not None and before.user_id == user_id:
             sign_in_id = before.sign_in_id
-            if await self._sign_ins.extend(sign_in_id, user_id, COOKIE_SECONDS):
+            if await self._sign_ins.extend(sign_in_id, user_id, COOKIE_SECONDS, issuer):
                 return self._signed(sign_in_id)
         sign_in_id = new_sign_in_id()
-        await self._sign_ins.create(sign_in_id, user_id, token_id, COOKIE_SECONDS)
+        await self._sign_ins.create(sign_in_id, user_id, token_id, COOKIE_SECONDS, issuer)
         return self._signed(sign_in_id)
 
     async def check(self, cookie: str, account_id: AccountId | None = None) -> Principal | None:

@@ -42,6 +42,10 @@ class Revocation:
         if principal.sign_in_id is not None and await self._sign_ins.end(principal.sign_in_id):
             self._end_sign_in(principal.sign_in_id)
 
+    async def find_issuer(self, principal: Principal) -> str | None:
+        """Return the issuer by which the person signed in in this browser, None for another way."""
+        return principal.sign_in_id and await self._sign_ins.find_issuer(principal.sign_in_id)
+
     async def sign_out_others(self, user_id: UserId, kept: str | None = None) -> None:
         """End the sign-ins of a person, except one."""
         for sign_in_id in await self._sign_ins.end_all(user_id, kept or ""):

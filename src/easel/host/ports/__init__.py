@@ -15,6 +15,7 @@ from easel.host.ports.executions import ExecutionStore
 from easel.host.ports.models import Model, ModelSource
 from easel.host.ports.nodes import NodeLink, NodeStore
 from easel.host.ports.oauth import ConnectionStore, OAuthClient, OAuthFlowStore
+from easel.host.ports.openid import IdentityStore, OpenIdClient, SignInFlowStore
 from easel.host.ports.orders import OrderStore
 from easel.host.ports.people import DepartureStore, PeopleStore
 from easel.host.ports.runs import BoardStore, RunStore, TurnStore
@@ -39,6 +40,7 @@ __all__ = [
     "DepartureStore",
     "DocumentStore",
     "ExecutionStore",
+    "IdentityStore",
     "Leases",
     "LogSource",
     "Model",
@@ -48,6 +50,7 @@ __all__ = [
     "Notifier",
     "OAuthClient",
     "OAuthFlowStore",
+    "OpenIdClient",
     "OrderStore",
     "PeopleStore",
     "ReferenceStore",
@@ -60,6 +63,7 @@ __all__ = [
     "SecretStore",
     "SessionStore",
     "SettingStore",
+    "SignInFlowStore",
     "SignInStore",
     "SweepClaims",
     "TokenStore",

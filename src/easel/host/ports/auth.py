@@ -77,12 +77,25 @@ class SignInStore(Protocol):
         """Return the stored key; if there is none, store the candidate and return it."""
         ...
 
-    async def create(self, sign_in_id: str, user_id: UserId, token_id: str | None, seconds: float) -> None:
+    async def create(
+        self,
+        sign_in_id: str,
+        user_id: UserId,
+        token_id: str | None,
+        seconds: float,
+        issuer: str | None = None,
+    ) -> None:
         """Store a sign-in. It also ends with the token, if that is stored."""
         ...
 
-    async def extend(self, sign_in_id: str, user_id: UserId, seconds: float) -> bool:
+    async def extend(
+        self, sign_in_id: str, user_id: UserId, seconds: float, issuer: str | None = None
+    ) -> bool:
         """Let a sign-in of this person expire later. Returns False if it has ended."""
+        ...
+
+    async def find_issuer(self, sign_in_id: str) -> str | None:
+        """Return the issuer by which the person signed in, None for another way."""
         ...
 
     async def list_valid(

@@ -10,6 +10,7 @@ from easel.stores.nouns.connections import SqlConnections
 from easel.stores.nouns.deletions import SqlDeletions
 from easel.stores.nouns.departures import SqlDepartures
 from easel.stores.nouns.executions import SqlExecutions
+from easel.stores.nouns.identities import SqlIdentities
 from easel.stores.nouns.nodes import SqlNodes
 from easel.stores.nouns.oauth_flows import SqlOAuthFlows
 from easel.stores.nouns.orders import SqlOrders
@@ -18,6 +19,7 @@ from easel.stores.nouns.references import SqlReferences
 from easel.stores.nouns.secrets import SqlSecrets
 from easel.stores.nouns.sessions import SqlSessions
 from easel.stores.nouns.settings import SqlSettings
+from easel.stores.nouns.sign_in_flows import SqlSignInFlows
 from easel.stores.nouns.sign_ins import SqlSignIns
 from easel.stores.nouns.statements import Statements
 from easel.stores.nouns.sweeps import SqlSweeps
@@ -34,6 +36,8 @@ class NounStores:
         self.departures = SqlDepartures(statements("departures"))
         self.tokens = SqlTokens(statements("tokens"))
         self.sign_ins = SqlSignIns(statements("sign_ins"))
+        self.identities = SqlIdentities(statements("identities", "people", "accounts", "tokens", "sign_ins"))
+        self.sign_in_flows = SqlSignInFlows(statements("sign_in_flows"))
         self.settings = SqlSettings(statements("settings"))
         self.secrets = SqlSecrets(statements("secrets"))
         self.oauth_flows = SqlOAuthFlows(statements("oauth_flows"))

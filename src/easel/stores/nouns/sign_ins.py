@@ -20,15 +20,35 @@ class SqlSignIns:
         [row] = await self._sql.rows("signing_key", candidate=candidate)
         return row["key"]
 
-    async def create(self, sign_in_id: str, user_id: UserId, token_id: str | None, seconds: float) -> None:
+    async def create(
+        self,
+        sign_in_id: str,
+        user_id: UserId,
+        token_id: str | None,
+        seconds: float,
+        issuer: str | None = None,
+    ) -> None:
         await self._sql.rows("delete_old_sign_ins", user_id=user_id)
         await self._sql.rows(
-            "create_sign_in", sign_in_id=sign_in_id, user_id=user_id, token_id=token_id, seconds=seconds
+            "create_sign_in",
+            sign_in_id=sign_in_id,
+            user_id=user_id,
+            token_id=token_id,
+            seconds=seconds,
+            issuer=issuer,
         )
 
-    async def extend(self, sign_in_id: str, user_id: UserId, seconds: float) -> bool:
-        row = await self._sql.row("extend_sign_in", sign_in_id=sign_in_id, user_id=user_id, seconds=seconds)
+    async def extend(
+        self, sign_in_id: str, user_id: UserId, seconds: float, issuer: str | None = None
+    ) -> bool:
+        row = await self._sql.row(
+            "extend_sign_in", sign_in_id=sign_in_id, user_id=user_id, seconds=seconds, issuer=issuer
+        )
         return row is not None
+
+    async def find_issuer(self, sign_in_id: str) -> str | None:
+        row = await self._sql.row("sign_in_issuer", sign_in_id=sign_in_id)
+        return row and row["issuer"]
 
     async def list_valid(
         self, sign_ins: Collection[tuple[str, AccountId | None]]

@@ -29,6 +29,8 @@ create table team_members (
   account_id text not null references accounts(account_id) on delete cascade,
   user_id text not null references people(user_id) on delete cascade,
   role text not null constraint role_is_known check (role in ('viewer', 'member', 'admin')),
+  -- Whether the claim of a sign-in by OpenID Connect gave the membership; the next sign-in may take it then.
+  from_claim boolean not null default false,
   created_at timestamptz not null default now(),
   primary key (account_id, user_id)
 );
@@ -41,10 +43,11 @@ create table departures (
   primary key (account_id, user_id)
 );
 create index departures_left_idx on departures(left_at);
--- The identities of persons at providers of OpenID Connect.
+-- The identities of persons at providers of OpenID Connect. A deleted person's identity stays: it gives no new
+-- account without an invitation.
 create table identities (
   issuer text not null, subject text not null,
-  user_id text not null references people(user_id) on delete cascade,
+  user_id text not null,
   created_at timestamptz not null default now(),
   primary key (issuer, subject)
 );
@@ -95,6 +98,7 @@ create table sign_ins (
   user_id text not null references people(user_id) on delete cascade,
   -- The token by which the browser signed in; it ends with it. Null: the owner's, a password or an identity.
   token_id text references tokens(token_id) on delete cascade,
+  issuer text,  -- of the provider of OpenID Connect by which the person signed in
   created_at timestamptz not null default clock_timestamp(),
   expires_at timestamptz not null,
   ended_at timestamptz
@@ -134,10 +138,16 @@ create table oauth_state (
   code_verifier text not null,
   expires_at timestamptz not null,
   provider text not null,
-  account_id text not null references accounts(account_id) on delete cascade,
-  user_id text not null references people(user_id) on delete cascade,
+  account_id text references accounts(account_id) on delete cascade,
+  user_id text references people(user_id) on delete cascade,
   sign_in_id text,  -- of the browser; null: begun by a token
-  redirect_uri text not null, origin text not null
+  redirect_uri text not null, origin text not null,
+  -- A sign-in by OpenID Connect has no account yet. It has the digest of a cookie of the browser and a nonce,
+  -- its issuer as the provider and where it leads as the origin. The digest of an invitation: whose it is.
+  browser text, nonce text, invitation text,
+  constraint flow_has_an_account_or_a_browser check (
+    (account_id is null) = (browser is not null) and (user_id is null) = (browser is not null)
+    and (nonce is null) = (browser is null) and (invitation is null or browser is not null))
 );
 create index oauth_state_expires_idx on oauth_state(expires_at);
 create index oauth_state_account_idx on oauth_state(account_id, user_id);

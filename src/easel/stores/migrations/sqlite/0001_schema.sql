@@ -25,6 +25,7 @@ create table team_members (
   account_id text not null references accounts(account_id) on delete cascade,
   user_id text not null references people(user_id) on delete cascade,
   role text not null constraint role_is_known check (role in ('viewer', 'member', 'admin')),
+  from_claim integer not null default 0 check (from_claim in (0, 1)),
   created_at integer not null default (cast((julianday('now') - 2440587.5) * 86400000000 as integer)),
   primary key (account_id, user_id)
 ) strict, without rowid;
@@ -38,7 +39,7 @@ create table departures (
 create index departures_left_idx on departures(left_at);
 create table identities (
   issuer text not null, subject text not null,
-  user_id text not null references people(user_id) on delete cascade,
+  user_id text not null,
   created_at integer not null default (cast((julianday('now') - 2440587.5) * 86400000000 as integer)),
   primary key (issuer, subject)
 ) strict, without rowid;
@@ -85,6 +86,7 @@ create table sign_ins (
   sign_in_id text not null primary key,
   user_id text not null references people(user_id) on delete cascade,
   token_id text references tokens(token_id) on delete cascade,
+  issuer text,
   created_at integer not null default (cast((julianday('now') - 2440587.5) * 86400000000 as integer)),
   expires_at integer not null,
   ended_at integer
@@ -119,10 +121,14 @@ create table oauth_state (
   code_verifier text not null,
   expires_at integer not null,
   provider text not null,
-  account_id text not null references accounts(account_id) on delete cascade,
-  user_id text not null references people(user_id) on delete cascade,
+  account_id text references accounts(account_id) on delete cascade,
+  user_id text references people(user_id) on delete cascade,
   sign_in_id text,
-  redirect_uri text not null, origin text not null
+  redirect_uri text not null, origin text not null,
+  browser text, nonce text, invitation text,
+  constraint flow_has_an_account_or_a_browser check (
+    (account_id is null) = (browser is not null) and (user_id is null) = (browser is not null)
+    and (nonce is null) = (browser is null) and (invitation is null or browser is not null))
 ) strict;
 create index oauth_state_expires_idx on oauth_state(expires_at);
 create index oauth_state_account_idx on oauth_state(account_id, user_id);

@@ -32,11 +32,12 @@ returning account_id;
 insert into people (user_id, display_name) values (:account_id, :display_name) returning user_id;
 
 -- name: set_member
--- Make a person a member of a team, or change their role. Returns no row if it is no team or no person.
+-- Make a person a member of a team, or change their role; a claim does not change it then. Returns no row if
+-- it is no team or no person.
 insert into team_members (account_id, user_id, role)
 select a.account_id, p.user_id, :role from accounts a join people p on p.user_id = :user_id
  where a.account_id = :account_id and a.kind = 'team' and a.deleted_at is null
-on conflict (account_id, user_id) do update set role = excluded.role
+on conflict (account_id, user_id) do update set role = excluded.role, from_claim = false
 returning user_id;
 
 -- name: mark_account

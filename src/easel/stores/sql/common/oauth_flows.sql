@@ -20,7 +20,7 @@ returning state;
 -- Return a flow that is not finished or expired, without consuming it.
 select
   -- include: flow
-  from oauth_state where state = :state and expires_at > clock_timestamp();
+  from oauth_state where state = :state and expires_at > clock_timestamp() and browser is null;
 
 -- name: consume_flow
 -- Delete and return a flow in one statement, so that of any number of callbacks, on any instances, one finds

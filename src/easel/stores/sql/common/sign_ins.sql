@@ -1,13 +1,14 @@
 -- name: create_sign_in
 -- Store the sign-in of a browser.
-insert into sign_ins (sign_in_id, user_id, token_id, created_at, expires_at)
+insert into sign_ins (sign_in_id, user_id, token_id, issuer, created_at, expires_at)
 values (:sign_in_id, :user_id,
-        (select token_id from tokens where token_id = :token_id and user_id = :user_id), clock_timestamp(),
-        clock_timestamp() + make_interval(secs => :seconds));
+        (select token_id from tokens where token_id = :token_id and user_id = :user_id), :issuer,
+        clock_timestamp(), clock_timestamp() + make_interval(secs => :seconds));
 
 -- name: extend_sign_in
 -- Extend a sign-in by a new one in the same browser. Returns no row if it has ended.
-update sign_ins set expires_at = clock_timestamp() + make_interval(secs => :seconds)
+update sign_ins set expires_at = clock_timestamp() + make_interval(secs => :seconds),
+                    issuer = coalesce(:issuer::text, issuer)
  where sign_in_id = :sign_in_id and user_id = :user_id and ended_at is null and expires_at > clock_timestamp()
 returning sign_in_id;
 
@@ -28,6 +29,10 @@ select s.sign_in_id, s.user_id, p.is_operator, p.display_name, m.account_id, m.r
  where s.sign_in_id = any(:sign_in_ids::text[]) and s.ended_at is null and s.expires_at > clock_timestamp()
    and (s.token_id is null
         or (t.revoked_at is null and (t.expires_at is null or t.expires_at > clock_timestamp())));
+
+-- name: sign_in_issuer
+-- Return the issuer by which the person of a sign-in signed in, null for another way.
+select issuer from sign_ins where sign_in_id = :sign_in_id;
 
 -- name: end_sign_in
 -- End a sign-in.
