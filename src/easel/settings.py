@@ -19,7 +19,7 @@ from easel.core.openid.provider import OpenIdProvider
 from easel.core.validation import find_nearest
 from easel.core.web.hosts import parse_hosts, parse_networks
 from easel.errors import BadInput, BadSettings
-from easel.settings_oauth import check_profile, is_of_family, read_providers
+from easel.settings_oauth import check_profile, is_of_family, read_providers, refuse_without_key
 from easel.settings_openid import read_openid
 from easel.settings_values import check_address, check_model, parse_value
 from easel.settings_values import new_row as _row
@@ -435,11 +435,8 @@ def load(environment: Mapping[str, str] | None = None, **options: Any) -> Settin
         )
     _ = settings.openid  # raises for settings that do not fit together
     check_profile(settings.oauth, settings.public_url, is_prod=settings.is_prod)
-    if settings.oauth and settings.on_postgres and not settings.secret_key:
-        raise BadSettings(
-            problem="EASEL_SECRET_KEY must be set, to the same value on every instance: it encrypts the "
-            f"tokens of the OAuth provider {settings.oauth[0].name}."
-        )
+    if settings.on_postgres and not settings.secret_key:
+        refuse_without_key(settings.oauth)
     return settings
 
 

@@ -4,7 +4,7 @@ Owns the parts and their checks. No message contains the value of a secret.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -108,3 +108,12 @@ def _check_url(variable: str, url: str, *, is_prod: bool) -> None:
     if not host or not is_plain or not is_safe:
         loopback = "" if is_prod else ", or an http address on this machine"
         raise BadSettings(problem=f"{variable} must be an https address without a password{loopback}.")
+
+
+def refuse_without_key(providers: Sequence[OAuthProvider]) -> None:
+    """Raise `BadSettings` if a provider is described: its tokens could not be encrypted for all instances."""
+    if providers:
+        raise BadSettings(
+            problem="EASEL_SECRET_KEY must be set, to the same value on every instance: it encrypts the "
+            f"tokens of the OAuth provider {providers[0].name}."
+        )
