@@ -43,8 +43,8 @@ create table departures (
   primary key (account_id, user_id)
 );
 create index departures_left_idx on departures(left_at);
--- The identities of persons at providers of OpenID Connect. A deleted person's identity stays: it gives no new
--- account without an invitation.
+-- The identities of persons at providers of OpenID Connect. A deleted person's identity stays: it gives no
+-- new account without an invitation.
 create table identities (
   issuer text not null, subject text not null,
   user_id text not null,
