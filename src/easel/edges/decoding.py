@@ -145,13 +145,13 @@ ACCOUNT_HEADER, ACCOUNT_QUERY = "easel-account", "account"  # the query is for l
 
 def named_account(connection: HTTPConnection) -> AccountId | None:
     """Return the account that a request names; None: that of the credential. Raises `BadInput`."""
-    header, query = connection.headers.get(ACCOUNT_HEADER), connection.query_params.get(ACCOUNT_QUERY)
-    if header is not None and query is not None and header != query:
+    query = connection.query_params.getlist(ACCOUNT_QUERY)
+    names = {*connection.headers.getlist(ACCOUNT_HEADER), *query}
+    if len(names) > 1:
         raise BadInput(problem=f"The header Easel-Account and ?{ACCOUNT_QUERY}= differ; send one of them.")
-    name = query if header is None else header
-    if name == "":
+    if names == {""}:
         raise BadInput(problem=f"Easel-Account, or ?{ACCOUNT_QUERY}=, must be the name of an account.")
-    return None if name is None else AccountId(name)
+    return AccountId(names.pop()) if names else None
 
 
 def check_account(connection: HTTPConnection, principal: Principal) -> None:
