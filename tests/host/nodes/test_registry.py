@@ -181,9 +181,7 @@ async def test_node_that_another_token_is_bound_to_is_refused(
         on_behalf_of=None if kind is PrincipalKind.USER else mallory,
     )
     with pytest.raises(Forbidden, match="another person has the node laptop"):
-        await pair[0].nodes.connect(
-            NodeRegistration(other, "laptop", TOOLS, new_connection_id()), FakeLink()
-        )
+        await pair[0].nodes.connect(NodeRegistration(other, "laptop", TOOLS, new_connection_id()), FakeLink())
 
 
 # --- two instances ------------------------------------------------------------------------------------------

@@ -19,7 +19,14 @@ from easel.core.principal import Principal, PrincipalKind, Role
 from easel.core.stream.notifications import CallAnswered, NodeChanged, Notification
 from easel.core.tool.context import ToolContext
 from easel.core.tool.definition import ToolDefinition
-from easel.core.tool.node import LocalNode, Node, check_node_id, describe_taken, printable_label, split_tool_name
+from easel.core.tool.node import (
+    LocalNode,
+    Node,
+    check_node_id,
+    describe_taken,
+    printable_label,
+    split_tool_name,
+)
 from easel.core.tool.offer import DEFAULT_LIMITS, OfferLimits, parse_offer
 from easel.errors import Forbidden, NotSignedIn, ToolFailed, TooMany, Unavailable
 from easel.host.actions.live_output import LiveOutputs
