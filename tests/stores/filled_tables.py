@@ -304,6 +304,7 @@ FILL = [
         "nodes",
         account_id="'user' || n % 1000",
         node_id="'node' || n",
+        user_id="'user' || n % 1000",
         connection_id="'connection' || n",
         instance_id="'instance'",
         version="'1'",

@@ -15,6 +15,7 @@ from easel.core.principal import Role
 from easel.core.token import NewToken, TokenKind, digest_of, principal_of
 from easel.core.tool.definition import ToolDefinition
 from easel.core.tool.node import Node
+from easel.errors import Forbidden
 from easel.ids import OWNER, AccountId, CallId, UserId, new_call_id, new_connection_id, new_token_id
 from easel.stores import named_sql
 from tests.requirements import rule
@@ -49,11 +50,14 @@ def tokens(store: Store) -> TokenStore:
     return store.database.tokens
 
 
-def new_node(node_id: str = "laptop", *, user: AccountId = OWNER, instance: str = "ins_a") -> Node:
+def new_node(
+    node_id: str = "laptop", *, user: AccountId = OWNER, instance: str = "ins_a", person: str = OWNER
+) -> Node:
     tools = {tool.name: tool for tool in (BASH, READ)}
     return Node(
         account_id=user,
         node_id=node_id,
+        user_id=UserId(person),
         connection_id=new_connection_id(),
         instance_id=instance,
         version="1",
@@ -169,6 +173,20 @@ async def test_last_of_many_connections_of_a_node_is_registered(nodes: NodeStore
     await asyncio.gather(*(register(nodes, node) for node in some))
     [found] = await nodes.list_nodes(OWNER)
     assert await nodes.renew([node.connection_id for node in some], TTL_SECONDS) == {found.connection_id}
+
+
+@rule("RS-76")
+async def test_connected_node_is_replaced_by_its_person_only(nodes: NodeStore, store: Store) -> None:
+    mine = new_node()
+    await register(nodes, mine)
+    taken = new_node(person="mallory")
+    with pytest.raises(Forbidden, match="another person has the node laptop"):
+        await nodes.register(taken, seconds=TTL_SECONDS, max_nodes=2)
+    [found] = await nodes.list_nodes(OWNER)
+    assert (found.connection_id, found.user_id) == (mine.connection_id, OWNER)
+    await expire_node(store, mine)
+    await register(nodes, taken)
+    assert [found.user_id for found in await nodes.list_nodes(OWNER)] == ["mallory"], "it was not connected"
 
 
 # --- calls --------------------------------------------------------------------------------------------------
@@ -494,6 +512,24 @@ async def test_token_of_a_node_is_bound_once(tokens: TokenStore) -> None:
     bound = await tokens.find_by_id(made.token_id)
     assert bound is not None
     assert bound.only_node == "laptop"
+
+
+@rule("RS-76")
+async def test_node_is_of_who_has_a_valid_token_of_it_or_has_connected_it(
+    nodes: NodeStore, tokens: TokenStore, store: Store
+) -> None:
+    made = await tokens.create(new_token(node_id="laptop"))
+    assert made is not None
+    await register(nodes, new_node("desktop"))
+    others = UserId("mallory")
+    for node_id, is_taken in (("laptop", True), ("desktop", True), ("phone", False)):
+        assert await tokens.is_node_of_another(OWNER, node_id, others) is is_taken
+        assert not await tokens.is_node_of_another(OWNER, node_id, UserId(OWNER))
+        assert not await tokens.is_node_of_another(AccountId("mallory"), node_id, others)
+    await tokens.revoke(made.token_id)
+    assert not await tokens.is_node_of_another(OWNER, "laptop", others)
+    await store.sql(f"update nodes set expires_at = {store.ago(1)}")
+    assert not await tokens.is_node_of_another(OWNER, "desktop", others)
 
 
 async def test_token_of_an_unknown_user_is_not_created(tokens: TokenStore, store: Store) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from easel.core.account import AccountKind
+from easel.core.openid.identity import Identity
 from easel.core.people import Membership
 from easel.core.principal import Role
 from easel.core.token import NewToken, TokenKind, digest_of
@@ -20,6 +21,7 @@ from tests.stores.harness import (
     other_connection,
     wait_for_blocked_statement,
 )
+from tests.stores.test_artifacts_contract import ON_POSTGRES
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -373,6 +375,62 @@ async def test_invitation_ends_with_a_newer_one_and_with_time(store: Store, peop
     assert not await people.invite(CLEO, "of cleo", WEEK)
     assert await people.find_password(ADA) is not None
     assert (await people.find_password(ADA))[1] is None  # type: ignore[index]
+
+
+@rule("RS-76")
+async def test_one_of_many_concurrent_invitations_is_left(store: Store, people: PeopleStore) -> None:
+    await add(people, ADA)
+    digests = [f"newer {n}" for n in range(4)]
+    assert await at_once(store, *(people.invite(ADA, digest, WEEK) for digest in digests)) == [True] * 4
+    assert await column(store, "select count(*) from invitations") == [1]
+
+
+@rule("RS-76")
+@ON_POSTGRES
+@pytest.mark.parametrize("by", ["password", "identity"])
+async def test_using_an_invitation_locks_the_person_before_the_invitation(
+    store: Store, people: PeopleStore, by: str
+) -> None:
+    await add(people, ADA)
+    use = (
+        people.use_invitation("of ada", display_name=None, password_hash="x")
+        if by == "password"
+        else store.database.identities.connect("of ada", Identity("https://id.example", "s"))
+    )
+    async with other_connection(store) as other:
+        async with other.transaction():
+            await other.execute("select 1 from accounts where account_id = 'ada' for update")
+            task = asyncio.create_task(use)
+            await wait_for_blocked_statement(other)
+            await other.execute("delete from invitations")  # as disabling the person does
+        assert await task is None
+
+
+@rule("RS-76")
+async def test_member_who_is_removed_while_being_disabled_is_disabled(
+    store: Store, people: PeopleStore
+) -> None:
+    await make_team(people, bob="member")
+    if store.kind == "sqlite":
+        done = await at_once(store, people.remove_member(WEB, BOB), people.disable_person(BOB))
+        assert done == [True, True]
+        return
+    async with other_connection(store) as other:
+        async with other.transaction():
+            await other.execute("select 1 from accounts where account_id = 'web' for update")
+            task = asyncio.create_task(people.disable_person(BOB))
+            await wait_for_blocked_statement(other)
+            await other.execute("delete from team_members where user_id = 'bob'")
+        assert await task
+
+
+@rule("RS-76")
+@ON_POSTGRES
+async def test_text_that_cannot_be_stored_is_bad_input(people: PeopleStore) -> None:
+    with pytest.raises(BadInput, match="cannot be stored"):
+        await people.find_password(UserId("a\0"))
+    with pytest.raises(BadInput, match="cannot be stored"):
+        await people.invite(UserId("a\0"), "digest", WEEK)
 
 
 @rule("RS-76")

@@ -141,6 +141,20 @@ async def test_change_of_a_role_closes_open_connections_on_the_other_instance(
 
 
 @rule("RS-76")
+def test_member_makes_no_token_of_a_node_of_another(team: LiveEasel, browser: httpx2.Client) -> None:
+    member, admin = as_person(team, "member-a"), as_person(team, "admin-a")
+
+    def make(headers: dict[str, str], name: str) -> int:
+        asked = {"kind": "node", "name": name}
+        return browser.post("/api/tokens", json=asked, headers=headers).status_code
+
+    assert [make(admin, "box"), make(member, "box")] == [201, 403]
+    assert [make(member, "own"), make(member, "own")] == [201, 201]
+    assert make(admin, "own") == 201, "an admin may"
+    assert make(as_person(team, "outsider", "ops"), "box") == 201, "in another account"
+
+
+@rule("RS-76")
 def test_member_makes_lists_and_revokes_tokens_of_their_own(team: LiveEasel, browser: httpx2.Client) -> None:
     member, admin = as_person(team, "member-a"), as_person(team, "admin-a")
     refused = browser.post("/api/tokens", json={"kind": "user", "role": "admin"}, headers=member)

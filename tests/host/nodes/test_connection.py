@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from easel.core.call import LOST
 from easel.core.tool.node import Node
 from easel.host.nodes.connection import NOT_CONNECTED, ConnectedNode
-from easel.ids import OWNER, new_connection_id
+from easel.ids import OWNER, UserId, new_connection_id
 from tests.host.nodes.instances import CONTEXT, FakeLink, Instance, failure_of
 from tests.support.waiting import within_timeout
 
@@ -21,6 +21,7 @@ def connect(link: FakeLink) -> ConnectedNode:
     node = Node(
         account_id=OWNER,
         node_id="laptop",
+        user_id=UserId(OWNER),
         connection_id=new_connection_id(),
         instance_id="ins_a",
         version="1",

@@ -11,10 +11,12 @@ import pytest
 import pytest_asyncio
 
 from easel.core.call import Answer, NewCall
+from easel.core.principal import PrincipalKind, Role
 from easel.core.stream.notifications import CallPending, Notification
 from easel.errors import Forbidden, TooMany, Unavailable
+from easel.host.auth.tokens import Tokens
 from easel.host.nodes.registry import NodeLimits, NodeRegistration
-from easel.ids import OWNER, CallId, new_call_id, new_connection_id
+from easel.ids import OWNER, CallId, UserId, new_call_id, new_connection_id
 from tests.host.nodes.instances import (
     CALL_LIMITS,
     CONTEXT,
@@ -143,6 +145,43 @@ async def test_refused_node_is_not_registered(pair: Pair) -> None:
             FakeLink(),
         )
     assert await holder.tool_names() == await other.tool_names() == ["one__Echo", "three__Echo", "two__Echo"]
+
+
+@rule("RS-76")
+@pytest.mark.parametrize("is_admin", [False, True])
+async def test_node_of_another_person_is_not_replaced(pair: Pair, is_admin: bool) -> None:
+    _, link, _ = await pair[0].connect()
+    role = Role.ADMIN if is_admin else Role.MEMBER
+    other = replace(THE_OWNER, user_id=UserId("mallory"), role=role, is_operator=False)
+    for instance in pair:
+        registration = NodeRegistration(other, "laptop", TOOLS, new_connection_id())
+        with pytest.raises(Forbidden, match="another person has the node laptop"):
+            await instance.nodes.connect(registration, FakeLink())
+        await instance.nodes.disconnect(registration)
+    [found] = await pair[1].store.list_nodes(OWNER)
+    assert found.user_id == OWNER
+    assert not link.is_replaced.is_set()
+    await pair[1].connect()
+    assert await pair[0].tool_names() == ["laptop__Echo"], "their own is replaced"
+
+
+@rule("RS-76")
+@pytest.mark.parametrize("kind", [PrincipalKind.NODE, PrincipalKind.USER])
+async def test_node_that_another_token_is_bound_to_is_refused(
+    pair: Pair, harness: RunHarness, kind: PrincipalKind
+) -> None:
+    await Tokens(harness.database.tokens, harness.audit).create(OWNER, "node", name="laptop")
+    mallory = UserId("mallory")
+    other = replace(
+        THE_OWNER,
+        kind=kind,
+        role=Role.MEMBER,
+        is_operator=False,
+        user_id=mallory if kind is PrincipalKind.USER else None,
+        on_behalf_of=None if kind is PrincipalKind.USER else mallory,
+    )
+    with pytest.raises(Forbidden, match="another person has the node laptop"):
+        await pair[0].nodes.connect(NodeRegistration(other, "laptop", TOOLS, new_connection_id()), FakeLink())
 
 
 # --- two instances ------------------------------------------------------------------------------------------

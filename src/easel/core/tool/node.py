@@ -11,7 +11,7 @@ from datetime import datetime
 
 from easel.core.tool.definition import ToolDefinition
 from easel.core.validation import find_nearest, refuse
-from easel.ids import AccountId, CallId, is_name
+from easel.ids import AccountId, CallId, UserId, is_name
 
 SEPARATOR = "__"
 LOCAL = "local"  # the machine that Easel runs on, which is always a node
@@ -31,6 +31,7 @@ class Node:
 
     account_id: AccountId
     node_id: str
+    user_id: UserId  # who answers for the node; no other person can replace it while it is connected
     connection_id: str
     instance_id: str
     version: str
@@ -72,6 +73,11 @@ def check_node_id(value: str) -> str:
             "128 letters, digits and . _ : - (a letter or digit first), without __ and without _ at its end.",
         )
     return value
+
+
+def describe_taken(node_id: str) -> str:
+    """Return why a node id of another person is refused, for `Forbidden`. RS-76"""
+    return f"another person has the node {node_id} in this account; choose another id (--id)."
 
 
 def is_node_id(value: str) -> bool:

@@ -9,7 +9,7 @@ import secrets
 
 from easel.core.principal import Principal, Role, lower_role
 from easel.core.token import MAX_DAYS, PREFIX, NewToken, Token, TokenKind, check_token_name, digest_of
-from easel.core.tool.node import check_node_id, is_node_id
+from easel.core.tool.node import check_node_id, describe_taken, is_node_id
 from easel.errors import BadInput, Forbidden, NotFound
 from easel.host.audit.audit import Audit
 from easel.host.ports import TokenStore
@@ -63,11 +63,19 @@ class Tokens:
             digest=digest_of(secret),
             seconds=None if days is None else days * DAY_SECONDS,
         )
+        await self._check_node(new, by)
         token = await self._store.create(new)
         if token is None:
             raise NotFound(what="user" if account_id is None else "member", id=user_id[:100])
         await self._audit.record(by, "token.created", subject=token.token_id, details=_details(token))
         return token, secret
+
+    async def _check_node(self, new: NewToken, by: Principal) -> None:
+        """Raise `Forbidden` if another person has the node of a new token, unless an admin makes it."""
+        if new.node_id is None or by.role is Role.ADMIN:
+            return
+        if await self._store.is_node_of_another(new.account_id, new.node_id, new.user_id):
+            raise Forbidden(problem=describe_taken(new.node_id))
 
     async def create_own(
         self,

@@ -15,11 +15,18 @@ from typing import Any
 import structlog
 
 from easel.core.call import NOT_SENT, Answer
-from easel.core.principal import Principal, PrincipalKind
+from easel.core.principal import Principal, PrincipalKind, Role
 from easel.core.stream.notifications import CallAnswered, NodeChanged, Notification
 from easel.core.tool.context import ToolContext
 from easel.core.tool.definition import ToolDefinition
-from easel.core.tool.node import LocalNode, Node, check_node_id, printable_label, split_tool_name
+from easel.core.tool.node import (
+    LocalNode,
+    Node,
+    check_node_id,
+    describe_taken,
+    printable_label,
+    split_tool_name,
+)
 from easel.core.tool.offer import DEFAULT_LIMITS, OfferLimits, parse_offer
 from easel.errors import Forbidden, NotSignedIn, ToolFailed, TooMany, Unavailable
 from easel.host.actions.live_output import LiveOutputs
@@ -32,7 +39,7 @@ from easel.host.nodes.invocation import INVOKE, NodeInvocations, invocation_para
 from easel.host.periodic import Periodic
 from easel.host.ports import NodeLink, NodeStore, Notifier, SecretSource, TokenStore, Tool
 from easel.host.tools.schema import check_is_schema
-from easel.ids import AccountId, CallId, new_instance_id, scoped_key
+from easel.ids import AccountId, CallId, UserId, new_instance_id, scoped_key
 
 MAX_CACHED_USERS = 1_000
 SWEEP_SECONDS = 60.0
@@ -181,12 +188,14 @@ class NodeRegistry:
         node = Node(
             account_id=principal.account_id,
             node_id=node_id,
+            user_id=_responsible(principal),
             connection_id=registration.connection_id,
             instance_id=self.instance_id,
             version=printable_label(registration.version),
             platform=printable_label(registration.platform),
             tools=tools,
         )
+        await self._check_owner(principal, node)
         await self._bind_token(principal, node_id)
         registered = await self._store.register(node, seconds=limits.ttl_seconds, max_nodes=limits.max_nodes)
         if registered is None:
@@ -199,6 +208,13 @@ class NodeRegistry:
             details={"tools": len(tools), "platform": node.platform},
         )
         return ConnectedNode(node, link, registered.connected_at, max_calls=limits.max_calls)
+
+    async def _check_owner(self, principal: Principal, node: Node) -> None:
+        """Raise `Forbidden` if another person has the node, unless an admin acts or made the token for it."""
+        if principal.role is Role.ADMIN or principal.only_node is not None:
+            return
+        if await self._tokens.is_node_of_another(node.account_id, node.node_id, node.user_id):
+            raise Forbidden(problem=describe_taken(node.node_id))
 
     async def _bind_token(self, principal: Principal, node_id: str) -> None:
         """Bind a node's token at its first connection. A person's token may connect as any node. RS-68"""
@@ -304,6 +320,13 @@ class NodeRegistry:
         for task in self._closing_tasks:
             task.cancel()
         await asyncio.gather(*self._closing_tasks, return_exceptions=True)
+
+
+def _responsible(principal: Principal) -> UserId:
+    """Return the person who answers for a node, which no other person replaces. RS-76"""
+    if principal.responsible is None:
+        raise NotSignedIn
+    return principal.responsible
 
 
 def _result_of(name: str, answer: Answer) -> Any:

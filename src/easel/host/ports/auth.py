@@ -61,6 +61,10 @@ class TokenStore(Protocol):
         """Return a token of the account, also a revoked one."""
         ...
 
+    async def is_node_of_another(self, account_id: AccountId, node_id: str, user_id: UserId) -> bool:
+        """Return whether another person has a valid token of this node in the account, or has connected it."""
+        ...
+
     async def bind(self, token_id: str, node_id: str) -> Token | None:
         """Bind a node's token to a node id. Returns None if it is bound already, revoked or not a node's."""
         ...

@@ -40,6 +40,8 @@ class SqlIdentities:
 
     async def connect(self, invitation: str, identity: Identity) -> Member | None:
         def steps() -> Steps[Member | None]:
+            invited = yield "find_invited", {"digest": invitation}
+            yield "lock_people", {"user_ids": [row["user_id"] for row in invited], "with_operators": False}
             taken = yield "take_invitation", {"digest": invitation}
             if not taken:
                 return None

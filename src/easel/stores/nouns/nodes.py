@@ -8,7 +8,8 @@ import msgspec
 
 from easel.core.stream.json_text import to_json
 from easel.core.tool.definition import ToolDefinition
-from easel.core.tool.node import Node, RegisteredNode
+from easel.core.tool.node import Node, RegisteredNode, describe_taken
+from easel.errors import Forbidden
 from easel.ids import AccountId, CallId
 from easel.stores.nouns.statements import Row, Statements, Steps
 
@@ -46,11 +47,13 @@ def _register(columns: dict[str, Any], max_nodes: int) -> Steps[RegisteredNode |
     [count] = yield "count_nodes", columns
     if count["others"] >= max_nodes:
         return None
-    [registered] = yield "register_node", columns
+    registered = yield "register_node", columns
+    if not registered:
+        raise Forbidden(problem=describe_taken(columns["node_id"]))
     failed: list[CallId] = []
     for row in older:
         failed += _call_ids((yield "fail_calls", {"target": row["connection_id"]}))
-    return RegisteredNode(registered["connected_at"], failed)
+    return RegisteredNode(registered[0]["connected_at"], failed)
 
 
 def _unregister(connection_id: str) -> Steps[list[CallId]]:
@@ -70,6 +73,7 @@ def _columns(node: Node) -> dict[str, Any]:
     return {
         "account_id": node.account_id,
         "node_id": node.node_id,
+        "user_id": node.user_id,
         "connection_id": node.connection_id,
         "instance_id": node.instance_id,
         "version": node.version,

@@ -177,6 +177,7 @@ class SqlPeople:
 
     async def invite(self, user_id: UserId, digest: str, seconds: float) -> bool:
         def steps() -> Steps[bool]:
+            yield from _lock_people([user_id])
             if not (yield "get_person", {"user_id": user_id}):
                 return False
             yield "remove_invitations", {"user_id": user_id}
@@ -193,6 +194,8 @@ class SqlPeople:
         self, digest: str, *, display_name: str | None, password_hash: str
     ) -> Member | None:
         def steps() -> Steps[Member | None]:
+            invited = yield "find_invited", {"digest": digest}
+            yield from _lock_people([UserId(row["user_id"]) for row in invited])
             taken = yield "take_invitation", {"digest": digest}
             if not taken:
                 return None
@@ -243,8 +246,8 @@ def _end_rights(
     locked = yield "lock_teams_of", {"user_id": user_id}
     teams = [AccountId(row["account_id"]) for row in locked]
     for team in teams:
-        [member] = yield "get_member", {"account_id": team, "user_id": user_id}
-        if member["role"] == Role.ADMIN:
+        member = yield "get_member", {"account_id": team, "user_id": user_id}
+        if member and member[0]["role"] == Role.ADMIN:  # removed by another transaction otherwise
             yield from _keep_admin(team, user_id, new_admin)
     return teams
 

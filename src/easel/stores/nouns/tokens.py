@@ -6,7 +6,7 @@ from typing import Any
 
 from easel.core.principal import Principal, Role
 from easel.core.token import NewToken, Token, TokenKind, principal_of
-from easel.ids import AccountId
+from easel.ids import AccountId, UserId
 from easel.stores.nouns.accounts import to_member
 from easel.stores.nouns.statements import Row, Statements
 
@@ -39,6 +39,10 @@ class SqlTokens:
 
     async def find(self, account_id: AccountId, token_id: str) -> Token | None:
         return await self._token("find_token", account_id=account_id, token_id=token_id)
+
+    async def is_node_of_another(self, account_id: AccountId, node_id: str, user_id: UserId) -> bool:
+        node = {"account_id": account_id, "node_id": node_id, "user_id": user_id}
+        return await self._sql.row("find_other_node", **node) is not None
 
     async def bind(self, token_id: str, node_id: str) -> Token | None:
         return await self._token("bind_token", token_id=token_id, node_id=node_id)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import asyncpg
 
-from easel.errors import BadSettings, Unavailable
+from easel.errors import BadInput, BadSettings, Unavailable
 from easel.stores.named_sql import Statement
 from easel.stores.nouns import NounStores
 from easel.stores.postgres.migrator import apply_missing_migrations, find_missing, newest_applied
@@ -36,6 +36,7 @@ OLDEST_SERVER = 15
 # intervention, system, rollback, internal error.
 _TRANSIENT = ("08", "53", "57", "58", "40", "XX")
 _READ_ONLY = "25006"
+NO_TEXT = "The text has a character that cannot be stored, such as NUL."
 
 
 def is_transient(problem: BaseException) -> bool:
@@ -96,6 +97,8 @@ class PostgresDatabase(NounStores):
             raise
         try:
             yield connection
+        except asyncpg.CharacterNotInRepertoireError as problem:  # 22021
+            raise BadInput(problem=NO_TEXT) from problem
         except Exception as problem:
             if not is_transient(problem):
                 raise

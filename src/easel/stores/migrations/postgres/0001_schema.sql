@@ -659,6 +659,7 @@ create unlogged table usage_counts (
 create table nodes (
   account_id text not null references accounts(account_id) on delete cascade,
   node_id text not null,
+  user_id text not null,  -- who answers for the node
   connection_id text not null unique,
   instance_id text not null, version text not null, platform text not null,
   -- json, not jsonb: a schema is returned exactly as it was declared.

@@ -498,6 +498,7 @@ create table usage_counts (
 create table nodes (
   account_id text not null references accounts(account_id) on delete cascade,
   node_id text not null,
+  user_id text not null,  -- who answers for the node
   connection_id text not null unique,
   instance_id text not null, version text not null, platform text not null,
   tools text not null, connected_at integer not null, expires_at integer not null,

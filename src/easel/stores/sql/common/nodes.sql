@@ -9,24 +9,27 @@ select count(*) as others from nodes
  where account_id = :account_id and node_id <> :node_id and expires_at > clock_timestamp();
 
 -- name: register_node
--- Store the connection of a node, replacing an earlier connection. The row expires unless its instance renews
--- it.
-insert into nodes (account_id, node_id, connection_id, instance_id, version, platform, tools, connected_at,
-                   expires_at)
-values (:account_id, :node_id, :connection_id, :instance_id, :version, :platform, :tools::text::json,
+-- Store the connection of a node, replacing an earlier connection of the same person. The row expires unless
+-- its instance renews it. Returns no row if the node is connected and another person's. RS-76
+insert into nodes (account_id, node_id, user_id, connection_id, instance_id, version, platform, tools,
+                   connected_at, expires_at)
+values (:account_id, :node_id, :user_id, :connection_id, :instance_id, :version, :platform,
+        :tools::text::json,
         clock_timestamp(), clock_timestamp() + make_interval(secs => :seconds))
 on conflict (account_id, node_id) do update
-   set connection_id = excluded.connection_id, instance_id = excluded.instance_id, version = excluded.version,
-       platform = excluded.platform,
+   set user_id = excluded.user_id, connection_id = excluded.connection_id,
+       instance_id = excluded.instance_id, version = excluded.version, platform = excluded.platform,
        tools = excluded.tools, connected_at = excluded.connected_at, expires_at = excluded.expires_at
+ where nodes.user_id = excluded.user_id or nodes.expires_at <= clock_timestamp()
 returning connected_at;
 
 -- name: register_node_again
 -- Restore the row of a connected node after the row expired. Returns no row if the node has another
 -- connection now.
-insert into nodes (account_id, node_id, connection_id, instance_id, version, platform, tools, connected_at,
-                   expires_at)
-values (:account_id, :node_id, :connection_id, :instance_id, :version, :platform, :tools::text::json,
+insert into nodes (account_id, node_id, user_id, connection_id, instance_id, version, platform, tools,
+                   connected_at, expires_at)
+values (:account_id, :node_id, :user_id, :connection_id, :instance_id, :version, :platform,
+        :tools::text::json,
         :connected_at, clock_timestamp() + make_interval(secs => :seconds))
 on conflict do nothing
 returning connected_at;
@@ -48,7 +51,8 @@ update nodes set expires_at = clock_timestamp() + make_interval(secs => :seconds
 
 -- name: list_nodes
 -- List the connected nodes of an account, on any instance.
-select account_id, node_id, connection_id, instance_id, version, platform, tools::text as tools, connected_at
+select account_id, node_id, user_id, connection_id, instance_id, version, platform, tools::text as tools,
+       connected_at
   from nodes where account_id = :account_id and expires_at > clock_timestamp()
  order by node_id collate "C";
 

@@ -62,6 +62,18 @@ select
   -- include: token
   from tokens where account_id = :account_id and token_id = :token_id;
 
+-- name: find_other_node
+-- Return a row if another person has this node in the account: a valid token is bound to it, or it is
+-- connected. So nobody gets the calls of another's node.
+select token_id from (
+  -- include: valid_token
+     and t.account_id = :account_id and t.node_id = :node_id and t.user_id <> :user_id) as bound
+union all
+select node_id from nodes
+ where account_id = :account_id and node_id = :node_id and user_id <> :user_id
+   and expires_at > clock_timestamp()
+limit 1;
+
 -- name: bind_token
 -- Bind a node's token to the first node id that connects with it. Returns no row if it is bound. RS-68
 update tokens set node_id = :node_id
