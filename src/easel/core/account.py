@@ -41,9 +41,14 @@ class Member:
     role: Role
 
 
+def is_account_name(name: str) -> bool:
+    """Return whether an account can have this name; a lookup of any other name can be skipped."""
+    return _NAME.fullmatch(name) is not None
+
+
 def check_account_name(name: str) -> AccountId:
     """Return the name of a new account as its id. Raises `BadInput`."""
-    if _NAME.fullmatch(name) is None:
+    if not is_account_name(name):
         raise BadInput(
             problem=f"A name must be 1 to {MAX_NAME_LENGTH} of a-z, 0-9 and `-`, not {name[:100]!r}."
         )

@@ -12,6 +12,7 @@ import msgspec
 from msgspec import inspect
 from starlette.requests import HTTPConnection
 
+from easel.core.account import is_account_name
 from easel.core.principal import Principal
 from easel.core.unknown_members import UnknownMember, review_unknown_members
 from easel.errors import BadInput, HostError, NotFound
@@ -144,14 +145,21 @@ ACCOUNT_HEADER, ACCOUNT_QUERY = "easel-account", "account"  # the query is for l
 
 
 def named_account(connection: HTTPConnection) -> AccountId | None:
-    """Return the account that a request names; None: that of the credential. Raises `BadInput`."""
+    """Return the account that a request names; None: that of the credential.
+
+    Raises `BadInput`, and `NotFound` for a name that no account can have.
+    """
     query = connection.query_params.getlist(ACCOUNT_QUERY)
     names = {*connection.headers.getlist(ACCOUNT_HEADER), *query}
     if len(names) > 1:
         raise BadInput(problem=f"The header Easel-Account and ?{ACCOUNT_QUERY}= differ; send one of them.")
     if names == {""}:
         raise BadInput(problem=f"Easel-Account, or ?{ACCOUNT_QUERY}=, must be the name of an account.")
-    return AccountId(names.pop()) if names else None
+    for name in names:
+        if not is_account_name(name):
+            raise _not_found(name)
+        return AccountId(name)
+    return None
 
 
 def check_account(connection: HTTPConnection, principal: Principal) -> None:
@@ -162,4 +170,8 @@ def check_account(connection: HTTPConnection, principal: Principal) -> None:
 
 def account_not_found(connection: HTTPConnection) -> NotFound:
     """Return the error for an account without rights in it, whether or not it exists."""
-    return NotFound(what="account", id=(named_account(connection) or "")[:100])
+    return _not_found(named_account(connection) or "")
+
+
+def _not_found(name: str) -> NotFound:
+    return NotFound(what="account", id=name[:100])

@@ -302,3 +302,26 @@ def test_program_has_no_password(small_easel: LiveEasel) -> None:
 
 def test_invitations_expire_after_a_week() -> None:
     assert invitations.INVITATION_SECONDS == 7 * 24 * 3_600
+
+
+@rule("RS-76")
+def test_name_that_no_account_can_have_is_unknown(browser: httpx2.Client, invited: Invited) -> None:
+    assert invited.accept(browser).status_code == 303
+    for path in ("/api/me?account=a%00b", "/api/me?account=A_b"):
+        assert browser.get(path).status_code == 404
+    assert sign_in(browser, "a\0b").status_code == 401
+    easel = invited.easel
+    assert easel.get("/api/people?after=%00").status_code == 400
+    assert easel.post("/api/people/a%00b/invitations", {}).status_code == 404
+
+
+@rule("RS-76")
+def test_invitation_is_not_lost_by_an_account_in_the_address(
+    browser: httpx2.Client, invited: Invited
+) -> None:
+    other = Invited(invited.easel)
+    assert other.accept(browser).status_code == 303, "the browser has a cookie"
+    form = {"name": invited.name, "token": invited.code, "display_name": "", "password": PASSWORD}
+    answer = browser.post("/invitation?account=x", data=form, headers=same_origin(browser))
+    assert answer.status_code == 303
+    assert me(browser)["name"] == invited.name

@@ -278,6 +278,12 @@ async def authenticate_visitor(call: Call) -> Principal | None:
     return None if principal is None or principal.kind is PrincipalKind.NODE else principal
 
 
+async def authenticate_browser(call: Call) -> Principal | None:
+    """Return the person whose cookie the browser has, in their own account, whichever the request names."""
+    cookie = call.request.cookies.get(call.request.state.cookie.name)
+    return await call.host.cookies.check(cookie) if cookie else None
+
+
 @contextlib.asynccontextmanager
 async def watch_disconnect(receive: Receive) -> AsyncGenerator[asyncio.Task[None]]:
     """Yield a task that ends when the client disconnects."""

@@ -16,7 +16,14 @@ from starlette.types import Scope
 
 from easel.core.openid.flow import safe_target
 from easel.core.principal import ANONYMOUS, Principal, acts_fully
-from easel.edges.http.calls import Call, address_of, authenticate_visitor, client_details, read_body
+from easel.edges.http.calls import (
+    Call,
+    address_of,
+    authenticate_browser,
+    authenticate_visitor,
+    client_details,
+    read_body,
+)
 from easel.edges.http.canvas_policy import VIEWS
 from easel.edges.methods import METHODS
 from easel.errors import NotFound, NotSignedIn, TooMany, TooManyFailures
@@ -143,7 +150,7 @@ async def start_sign_in(
     details = {"by": method, **at_provider, **client_details(call.request)}
     await call.host.audit.record(person, "sign_in.succeeded", details=details)
     response = RedirectResponse(safe_target(target), 303, {"cache-control": "no-store"})
-    previous = await authenticate_visitor(call)
+    previous = await authenticate_browser(call)
     cookie = await call.host.cookies.issue(
         person.user_id, token_id=person.token_id, before=previous, issuer=issuer
     )

@@ -6,11 +6,13 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from easel.core.account import is_account_name
 from easel.core.people import ListedMember, ListedPerson, ListedTeam
 from easel.edges.decoding import Params
 from easel.edges.http.calls import Call, address_of
-from easel.edges.http.wire import PageCursor, PageLimit
+from easel.edges.http.wire import PageLimit
 from easel.edges.paging import read_page
+from easel.errors import NotFound
 from easel.host.people.invitations import invitation_link
 
 Name = Annotated[str, Meta(description="1 to 63 characters of a-z, 0-9 and `-`. Never given again.")]
@@ -20,9 +22,14 @@ NewAdmin = Annotated[
 ]
 
 
+NameCursor = (
+    Annotated[str, Meta(pattern=r"\A[a-z0-9-]{1,63}\Z", description="`next` of the previous page.")] | None
+)
+
+
 class ListPeople(Params):
     limit: PageLimit = 50
-    after: PageCursor = None
+    after: NameCursor = None
 
 
 class AddPerson(Params):
@@ -152,7 +159,7 @@ async def list_people(call: Call) -> PersonPage:
 
 
 async def change_person(call: Call) -> PersonView:
-    name, params = call.path["name"], call.params
+    name, params = _named(call, "person"), call.params
     if params.disabled:
         await call.host.people.disable(name, call.principal, params.new_admin)
     else:
@@ -161,11 +168,11 @@ async def change_person(call: Call) -> PersonView:
 
 
 async def delete_person(call: Call) -> None:
-    await call.host.people.delete(call.path["name"], call.principal, call.params.new_admin)
+    await call.host.people.delete(_named(call, "person"), call.principal, call.params.new_admin)
 
 
 async def invite_person(call: Call) -> Invited:
-    name = call.path["name"]
+    name = _named(call, "person")
     return Invited(name, _link(call, name, await call.host.invitations.create(name, call.principal)))
 
 
@@ -188,7 +195,7 @@ async def list_teams(call: Call) -> TeamPage:
 
 
 async def delete_team(call: Call) -> None:
-    await call.host.teams.delete(call.path["name"], call.principal)
+    await call.host.teams.delete(_named(call, "team"), call.principal)
 
 
 # -- members, in the account of the request ------------------------------------------------------------------
@@ -209,12 +216,12 @@ async def list_members(call: Call) -> MemberPage:
 
 
 async def set_member(call: Call) -> MemberView:
-    account_id, name = call.principal.account_id, call.path["name"]
+    account_id, name = call.principal.account_id, _named(call, "person")
     return _member(await call.host.teams.set_member(account_id, name, call.params.role, call.principal))
 
 
 async def remove_member(call: Call) -> None:
-    await call.host.teams.remove_member(call.principal.account_id, call.path["name"], call.principal)
+    await call.host.teams.remove_member(call.principal.account_id, _named(call, "member"), call.principal)
 
 
 # -- oneself -------------------------------------------------------------------------------------------------
@@ -243,6 +250,14 @@ async def change_password(call: Call) -> None:
 
 async def leave_team(call: Call) -> None:
     await call.host.teams.leave(call.principal)
+
+
+def _named(call: Call, what: str) -> str:
+    """Return the name in the path. Raises `NotFound` for one that no account can have."""
+    name = call.path["name"]
+    if not is_account_name(name):
+        raise NotFound(what=what, id=name[:100])
+    return name
 
 
 def _link(call: Call, name: str, secret: str) -> str:

@@ -7,7 +7,7 @@ the choice of a model uses. RX-39, RX-40, RX-44
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from easel.core.model.choice import ModelChoice
 from easel.core.oauth.connection import ConnectionInfo, NewConnection
@@ -36,8 +36,8 @@ class Callback:
 
     path: str
     host: str
-    state: str
-    code: str | None
+    state: str = field(repr=False)
+    code: str | None = field(repr=False)
     error: str | None
     issuer: str | None
 

@@ -7,7 +7,7 @@ records of failures. Does not know cookies, pages or the wire of the provider.
 
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import structlog
 
@@ -54,11 +54,11 @@ _TAKEN = "This identity at {provider} belongs to another person here. Sign in th
 class SignInCallback:
     """A request to the address of the callback, and the cookie of the browser."""
 
-    state: str
-    code: str | None
+    state: str = field(repr=False)
+    code: str | None = field(repr=False)
     error: str | None
     issuer: str | None
-    browser: str
+    browser: str = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ A name that does not exist, a person without a password and a wrong password hav
 same work. Owns the throttle's part in it, and the audit record of a change. Does not know cookies.
 """
 
+from easel.core.account import MAX_NAME_LENGTH, is_account_name
 from easel.core.password.rules import check_password, is_possible_password, normalize_password
 from easel.core.people import in_own_account
 from easel.core.principal import Principal, acts_fully
@@ -13,8 +14,6 @@ from easel.host.auth.throttle import SignInThrottle
 from easel.host.people.hashes import PasswordHashes
 from easel.host.ports import PeopleStore
 from easel.ids import UserId
-
-MAX_NAME_LENGTH = 63  # of a name that is counted; no person has a longer one
 
 
 class Passwords:
@@ -29,7 +28,8 @@ class Passwords:
     async def sign_in(self, name: str, password: str, address: str) -> Principal | None:
         """Return the person with this password in their own account, or None. Raises `TooManyFailures`."""
         name = name[:MAX_NAME_LENGTH]
-        found = await self._store.find_password(UserId(name))
+        self._throttle.check(address, name)
+        found = await self._store.find_password(UserId(name)) if is_account_name(name) else None
         member, stored = found or (None, None)
         is_right = await self._verify(name, stored, password, address)
         if not is_right or stored is None or member is None:
