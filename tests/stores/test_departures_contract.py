@@ -80,6 +80,21 @@ async def test_runs_and_questions_of_who_left_are_listed_and_no_others(
 
 
 @rule("RS-76")
+async def test_running_runs_of_who_left_are_ended_before_queued_ones(
+    store: Store, people: PeopleStore, departures: DepartureStore
+) -> None:
+    await make_team(people, bob="member")
+    first, last = [await start_run(store, BOB) for _ in range(2)]
+    await store.sql(f"update runs set turn_no = null where run_id = '{first}'")
+    held = f"owner_id = 'w', lease_until = {store.ago(0)}, started_at = {store.ago(0)}, turn_no = 1"
+    await store.sql(f"update runs set status = 'running', {held} where run_id = '{last}'")
+    await people.remove_member(WEB, BOB)
+    departure = await only(departures, WEB)
+    assert await departures.list_runs(departure, 1) == [last]
+    assert await departures.list_runs(departure, LIMIT) == [last, first]
+
+
+@rule("RS-76")
 async def test_cancelled_and_ended_runs_are_listed_no_longer(
     store: Store, people: PeopleStore, departures: DepartureStore
 ) -> None:

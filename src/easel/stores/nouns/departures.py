@@ -18,7 +18,7 @@ class SqlDepartures:
 
     async def list_runs(self, departure: Departure, limit: int) -> list[RunId]:
         rows = await self._sql.rows("list_runs_to_cancel", **_ids(departure), limit=limit)
-        return sorted(row["run_id"] for row in rows)
+        return [row["run_id"] for row in rows]
 
     async def list_questions(self, departure: Departure, limit: int) -> list[str]:
         rows = await self._sql.rows("list_questions_to_end", **_ids(departure), limit=limit)

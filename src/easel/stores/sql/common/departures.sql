@@ -13,13 +13,15 @@ exists (select 1 from accounts a
                             where m.account_id = :account_id and m.user_id = :user_id)));
 
 -- name: list_runs_to_cancel
--- List runs of a person who left: all that began before, and later ones unless the person came back.
+-- List runs of a person who left: all that began before, and later ones unless the person came back. Running
+-- ones first: they act with rights that the person no longer has, behind however many queued ones.
 select run_id from runs
  where account_id = :account_id and started_by = :user_id and status in ('queued', 'running')
    and cancel_requested_at is null
    and (created_at <= :left_at or not
         -- include: is_member
        )
+ order by status desc, queue_no
  limit :limit;
 
 -- name: list_questions_to_end
