@@ -1993,7 +1993,6 @@ export interface ChangePassword {
 
 export interface ListPeople {
   limit?: number;
-  /** `next` of the previous page. */
   after?: string | null;
 }
 
