@@ -330,15 +330,7 @@ class Settings:
 
     @property
     def openid(self) -> OpenIdProvider | None:
-        return read_openid(
-            self.oidc_issuer,
-            self.oidc_client_id,
-            self.oidc_client_secret,
-            self.oidc_allowed,
-            self.oidc_teams_claim,
-            public_url=self.public_url,
-            is_prod=self.is_prod,
-        )
+        return read_openid(self)
 
     @property
     def is_prod(self) -> bool:

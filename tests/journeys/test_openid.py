@@ -229,7 +229,8 @@ async def test_nothing_secret_is_stored(stage: Stage) -> None:
     async with stage.browser() as browser:
         callback = await approve(await begin(browser), as_person="alice")
         cookie = next(value for name, value in browser.cookies.items() if name.endswith("-openid"))
-        [row] = await stage.sql("select * from oauth_state")
+        [state] = parse_qs(urlsplit(callback).query)["state"]
+        [row] = [row for row in await stage.sql("select * from oauth_state") if row["state"] == state]
         assert cookie not in str(dict(row))
         assert (await browser.get(callback)).status_code == 303
     query = parse_qs(urlsplit(callback).query)

@@ -14,7 +14,7 @@ from easel.core.artifact.artifact import NewArtifact
 from easel.core.run.batch import QueueDepth
 from easel.core.run.status import Status
 from easel.errors import TooMany
-from easel.ids import OWNER, ArtifactId
+from easel.ids import OWNER, ArtifactId, SessionId
 from easel.stores.postgres import PostgresDatabase, open_postgres
 from easel.stores.postgres.runs import PostgresRuns
 from easel.stores.sqlite.runs import SqliteRuns
@@ -90,6 +90,15 @@ async def test_cancelled_run_gives_its_slot_to_the_next(store: Store):
     assert (await runs.request_cancel(OWNER, ready.run_id, closing_events(ready.run_id))).turn_passed
     assert [one.run_id for one in await claim(runs)] == [last.run_id]
     assert (await get_run(runs, waiting.run_id)).status is Status.CANCELLED
+
+
+async def test_run_of_a_deleted_session_gets_no_slot(store: Store):
+    runs = limited(store, 1)
+    _, deleted, last = await enqueue(runs, "1", "2", "3")
+    [first] = await claim(runs)
+    assert await store.database.sessions.delete(OWNER, SessionId("2")) == [deleted.run_id]
+    assert assert_stored(await runs.append(ending_batch(first, 1))).turn_passed
+    assert [one.run_id for one in await claim(runs)] == [last.run_id]
 
 
 async def test_taken_over_and_released_runs_keep_their_slot(store: Store):

@@ -22,7 +22,7 @@ from easel.host.runs.worker import RunWorker, WorkerLimits
 from easel.host.sweeps import shared_periodic
 from easel.ids import new_worker_id
 
-GIVE_SLOTS_SECONDS = 10.0
+GIVE_SLOTS_SECONDS = 1.0
 
 
 def sweeps(shared: SharedServices, retention_seconds: float) -> list[Periodic]:

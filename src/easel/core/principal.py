@@ -94,6 +94,13 @@ class Principal:
         return self.name if self.user_id is None else self.user_id
 
 
+def acts_fully(principal: Principal) -> bool:
+    """Return whether a person acts with all their rights: not by a token of a team, or of a lower role."""
+    if principal.sign_in_id is not None:
+        return True
+    return principal.user_id == principal.account_id and principal.role is Role.ADMIN
+
+
 def is_shared(principal: Principal) -> bool:
     """Return whether the principal acts in an account that others may have a part in: not in its own.
 

@@ -64,12 +64,13 @@ def principal_of(token: Token | NewToken, member: Member) -> Principal:
     Only in person is an operator one: tokens of the operator's services and nodes are not. RS-76
     """
     is_person = token.kind is TokenKind.USER
+    is_full = token.account_id == token.user_id and token.role is Role.ADMIN
     return Principal(
         token.account_id,
         token.name,
         PrincipalKind(token.kind.value),
         Role.VIEWER if token.kind is TokenKind.NODE else lower_role(token.role, member.role),
-        is_operator=is_person and member.person.is_operator,
+        is_operator=is_person and member.person.is_operator and is_full,
         user_id=token.user_id if is_person else None,
         on_behalf_of=None if is_person else token.user_id,
         token_id=token.token_id,

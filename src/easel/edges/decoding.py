@@ -149,12 +149,13 @@ def named_account(connection: HTTPConnection) -> AccountId | None:
 
     Raises `BadInput`, and `NotFound` for a name that no account can have.
     """
-    header, query = connection.headers.get(ACCOUNT_HEADER), connection.query_params.get(ACCOUNT_QUERY)
-    if header is not None and query is not None and header != query:
+    query = connection.query_params.getlist(ACCOUNT_QUERY)
+    names = {*connection.headers.getlist(ACCOUNT_HEADER), *query}
+    if len(names) > 1:
         raise BadInput(problem=f"The header Easel-Account and ?{ACCOUNT_QUERY}= differ; send one of them.")
-    name = query if header is None else header
-    if name == "":
+    if names == {""}:
         raise BadInput(problem=f"Easel-Account, or ?{ACCOUNT_QUERY}=, must be the name of an account.")
+    name = names.pop() if names else None
     if name is not None and not is_account_name(name):
         raise _not_found(name)
     return None if name is None else AccountId(name)

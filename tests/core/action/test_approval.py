@@ -36,6 +36,7 @@ LIMIT = PendingLimit(20, 900.0)
 TEAM_RULES = replace(RULES, has_other_approver=True, pending_limit=LIMIT, approval_seconds=86_400.0)
 BY_ANOTHER = {**READS, "approval": "another"}
 SEND = {"kind": "session.send", "message": "Hello", "approval": "another"}
+PATCH = {"kind": "state.patch", "patch": [], "confirm": "always", "approval": "another"}
 
 
 def start(
@@ -62,6 +63,34 @@ def test_asker_cannot_approve_and_another_person_can(action: dict[str, Any]):
     with pytest.raises(Forbidden, match="another person must approve"):
         approve(snapshot, asked, ANN)
     assert approve(snapshot, asked, BOB).execution.status is ExecutionStatus.RUNNING
+
+
+@rule("RS-77")
+@pytest.mark.parametrize("action", [BY_ANOTHER, SEND, PATCH], ids=["tool", "message", "state"])
+def test_page_without_a_gesture_cannot_ask_in_the_name_of_its_viewer(action: dict[str, Any]):
+    """Else the author of the page approves what it asks for as soon as another member opens it."""
+    with pytest.raises(Forbidden, match="gesture|click"):
+        start(canvas_with_actions(go=action), "go", BOB, has_gesture=False)
+    raised = replace(TEAM_RULES, approval_by=Approval.ANOTHER)
+    with pytest.raises(Forbidden, match="press it yourself"):
+        start(canvas_with_actions(go=ACTS), "go", BOB, raised, input={"to": "prod"}, has_gesture=False)
+    asked = start(canvas_with_actions(go=ACTS), "go", BOB, input={"to": "prod"}, has_gesture=False)
+    assert asked.execution.status is ExecutionStatus.ASKED, "the viewer answers this one"
+
+
+@rule("RS-77")
+def test_setting_of_the_team_holds_for_an_action_that_says_never():
+    """One member writes, and thereby accepts, `confirm: never`; `tool.invoke` refuses such a call too."""
+    raised = replace(TEAM_RULES, approval_by=Approval.ANOTHER)
+    snapshot = canvas_with_actions(go={**ACTS, "confirm": "never"})
+    asked = start(snapshot, "go", ANN, raised, input={"to": "prod"})
+    assert asked.execution.status is ExecutionStatus.ASKED
+    with pytest.raises(Forbidden):
+        approve(snapshot, asked, ANN, raised)
+    with pytest.raises(Forbidden, match="a refresh cannot run it"):
+        start(snapshot, "go", ANN, raised, input={"to": "prod"}, is_attended=False)
+    own = start(snapshot, "go", person("ann", "Ann"), raised, input={"to": "prod"})
+    assert own.execution.status is ExecutionStatus.RUNNING, "nothing changes in one's own account"
 
 
 @rule("RS-77", "RS-76")
@@ -104,7 +133,7 @@ def test_action_that_needs_another_since_the_question_is_not_approved_by_its_ask
 @rule("RS-77")
 def test_setting_of_the_team_raises_it_for_calls_that_need_consent_and_for_no_other():
     raised = replace(TEAM_RULES, approval_by=Approval.ANOTHER)
-    snapshot = canvas_with_actions(go=ACTS, read=READS, never={**ACTS, "confirm": "never"})
+    snapshot = canvas_with_actions(go=ACTS, read=READS, never={**READS, "confirm": "never"})
     asked = start(snapshot, "go", ANN, raised, input={"to": "prod"})
     with pytest.raises(Forbidden):
         approve(snapshot, asked, ANN, TEAM_RULES)

@@ -146,15 +146,35 @@ def test_change_in_two_steps_is_compared_with_what_was_accepted():
 def test_edit_by_another_person_does_not_make_the_change_theirs():
     proposed = write(canvas_of(GUARDED), ANN, with_deploy(args={}))
     edited = write(proposed, agent_of(BOB), {**with_deploy(args={}), "title": "New"})
-    assert edited.canvas.consent.proposed_by == "ann"
+    assert edited.canvas.consent.proposed_by == {"ann"}
     assert (may_accept_now(edited, ANN), may_accept_now(edited, BOB)) == (False, True)
 
 
 @rule("RS-77")
-def test_another_change_of_the_action_is_that_of_who_made_it():
+def test_another_change_of_the_action_is_that_of_both_who_made_one():
     proposed = write(canvas_of(GUARDED), agent_of(ANN), with_deploy(args={}))
     changed = write(proposed, agent_of(BOB), with_deploy(args={"command": "other"}))
-    assert (may_accept_now(changed, ANN), may_accept_now(changed, BOB)) == (True, False)
+    assert (may_accept_now(changed, ANN), may_accept_now(changed, BOB)) == (False, False)
+    assert may_accept_now(changed, ADA)
+
+
+@rule("RS-77")
+@pytest.mark.parametrize(
+    "edit",
+    [
+        {"toolPolicy": {"allow": ["n__Bash", "n__Read"]}},
+        {"actions": {"deploy": {**WITHOUT_APPROVAL, "title": "Deploy now"}, "wipe": DEPLOY}},
+        {"actions": {"deploy": WITHOUT_APPROVAL, "wipe": {**DEPLOY, "timeoutMs": 5_000}}},
+    ],
+    ids=["another tool", "a title", "another guarded action"],
+)
+def test_edit_of_something_else_by_another_person_lets_no_one_accept_their_own_change(edit: dict[str, Any]):
+    both = {**GUARDED, "actions": {"deploy": DEPLOY, "wipe": DEPLOY}}
+    dropped = {**both, "actions": {"deploy": WITHOUT_APPROVAL, "wipe": DEPLOY}}
+    proposed = write(canvas_of(both), ANN, dropped)
+    edited = write(proposed, agent_of(BOB), {**dropped, **edit})
+    assert not may_accept_now(edited, ANN), "she dropped the approval of `deploy`"
+    assert may_accept_now(edited, ADA)
 
 
 @rule("RS-77")
@@ -191,5 +211,6 @@ def test_member_accepts_a_spec_with_the_secrets_of_the_accepted_one():
 
 
 def test_consent_is_stored_and_read_back():
-    for consent in (NO_CONSENT, consent_to(GUARDED), Consent({"a": "1"}, frozenset({"B", "A"}), "ann")):
+    proposed = Consent({"a": "1"}, frozenset({"B", "A"}), proposed_by=frozenset({"bob", "ann"}))
+    for consent in (NO_CONSENT, consent_to(GUARDED), proposed):
         assert Consent.from_json(msgspec.json.decode(consent.to_text())) == consent

@@ -280,7 +280,8 @@ async def test_view_opened_over_http_is_closed_by_its_id(easel: LiveEasel, canva
         return easel.post("/api/rpc", {"method": method, "params": params})
 
     view_id = rpc("canvas.open", canvasId=canvas).json()["viewId"]
-    assert rpc("canvas.get", canvasId=canvas).json()["views"] == [{"viewId": view_id, "clientId": "http"}]
+    [view] = rpc("canvas.get", canvasId=canvas).json()["views"]
+    assert view == {"viewId": view_id, "clientId": "http", "userId": "owner"}
     assert rpc("canvas.close", canvasId=canvas).status_code == 400
     assert rpc("canvas.close", canvasId=canvas, viewId=view_id).json()["closed"] == [view_id]
     assert rpc("canvas.close", canvasId=canvas, viewId=view_id).status_code == 404

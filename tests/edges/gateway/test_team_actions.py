@@ -178,14 +178,15 @@ def test_call_fails_at_once_without_another_approver(team: Team, tools: Controll
 def test_setting_of_the_team_asks_another_person_for_every_call_that_needs_consent(
     team: Team, tools: ControlledTools
 ) -> None:
-    actions = {"go": call_tool(tools.act, confirm="always"), "never": call_tool(tools.act)}
+    actions = {"go": call_tool(tools.act, confirm="always"), "never": call_tool(tools.act, confirm="never")}
     canvas = team.create(team["ann"], make_spec(actions)).canvas
     team.easel.do(team.services.settings.change(team["ada"], {"approval_by": "another"}))
     asked = team.press(team["ann"], canvas.canvas_id)
     assert asked.resolved["approval"] == "another"
     with pytest.raises(Forbidden):
         team.answer(team["ann"], asked)
-    assert team.press(team["ann"], canvas.canvas_id, "never").status is ExecutionStatus.COMPLETED
+    never = team.press(team["ann"], canvas.canvas_id, "never")
+    assert (never.status, never.resolved["approval"]) == (ExecutionStatus.ASKED, "another")
     with pytest.raises(Forbidden, match="another person must approve"):
         team.easel.do(team.services.invocations.invoke(team["ann"], tools.act.name, {}))
     team.easel.do(team.services.settings.change(team["ada"], {"approval_by": None}))

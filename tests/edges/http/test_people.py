@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from typing import TYPE_CHECKING, Any
 
 import httpx2
@@ -152,7 +153,7 @@ def test_only_operator_is_neither_disabled_nor_deleted(easel: LiveEasel) -> None
         easel.ask("DELETE", "/api/people/owner"),
     ):
         assert (answer.status_code, name_of(answer)) == (400, "BAD_INPUT")
-        assert "only operator" in answer.text
+        assert re.search("only operator|first person of a host", answer.text)
 
 
 @rule("RS-76")
@@ -354,3 +355,75 @@ def test_streams_of_who_leaves_end_within_5_s_on_another_instance(two_edges: Liv
         assert watch.seconds < 5
     wait_for_sync(lambda: status_of(two_edges, run_id) == "cancelled", what="the claim ends")
     assert watch.seconds < 5
+
+
+# -- review --------------------------------------------------------------------------------------------------
+
+
+def _weak_token(easel: LiveEasel, name: str, account_id: str) -> str:
+    return easel.new_token("user", name, account_id=account_id, role="viewer", days=1)[1]
+
+
+@rule("RS-76")
+def test_sign_in_by_a_token_gives_no_more_rights_than_the_token(
+    easel: LiveEasel, team: Team, member: Person, client: httpx2.Client
+) -> None:
+    """A token reaches its own account only, with its role: also as the cookie of a browser."""
+    client.post("/sign-in", data={"token": _weak_token(easel, member.name, team.name)})
+    own = client.get("/api/me", headers={"Easel-Account": member.name})
+    assert own.status_code in (401, 404), own.text
+    made = client.post("/api/tokens", json={"kind": "user"}, headers={"Easel-Account": team.name})
+    assert made.status_code in (401, 403), made.text
+
+
+@rule("RS-76")
+def test_viewer_token_of_an_operator_administers_nothing(easel: LiveEasel, member: Person) -> None:
+    headers = {"Authorization": f"Bearer {_weak_token(easel, 'owner', 'owner')}"}
+    asked = httpx2.post(
+        f"{easel.base_url}/api/people/{member.name}/invitations",
+        json={}, headers=headers, timeout=WAIT_SECONDS,
+    )  # fmt: skip
+    assert (asked.status_code, name_of(asked)) == (403, "FORBIDDEN")
+
+
+@rule("RS-76")
+def test_token_of_a_team_does_not_set_the_first_password_of_its_person(
+    easel: LiveEasel, team: Team, member: Person, client: httpx2.Client
+) -> None:
+    token = _weak_token(easel, member.name, team.name)
+    asked = httpx2.post(
+        f"{easel.base_url}/api/me/password",
+        json={"new_password": "correct horse battery 9"},
+        headers={"Authorization": f"Bearer {token}"},
+        timeout=WAIT_SECONDS,
+    )
+    assert asked.status_code == 403, asked.text
+    form = {"name": member.name, "password": "correct horse battery 9"}
+    assert client.post("/sign-in", data=form).status_code == 401
+
+
+@rule("RS-76")
+def test_token_makes_no_tokens(easel: LiveEasel, team: Team, member: Person) -> None:
+    _, secret = easel.new_token("user", member.name, account_id=team.name, days=1)
+    bearer = {"Authorization": f"Bearer {secret}"}
+    asked = httpx2.post(
+        f"{easel.base_url}/api/tokens", json={"kind": "user"}, headers=bearer, timeout=WAIT_SECONDS
+    )
+    assert (asked.status_code, name_of(asked)) == (403, "FORBIDDEN")
+
+
+@rule("RS-76")
+def test_link_of_another_person_does_not_change_who_is_signed_in(
+    easel: LiveEasel, member: Person, client: httpx2.Client
+) -> None:
+    _, secret = easel.new_token("user", member.name)
+    assert client.get("/", params={"token": easel.token}).status_code == 303
+    asked = client.get("/", params={"token": secret})
+    assert (asked.status_code, "signed in as owner" in asked.text) == (409, True)
+    assert client.get("/api/me").json()["name"] == "owner"
+
+
+@rule("RS-76")
+def test_two_accounts_in_one_request_are_refused(easel: LiveEasel) -> None:
+    asked = easel.get("/api/runs?account=owner&account=nope")
+    assert (asked.status_code, name_of(asked)) == (400, "BAD_INPUT")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,6 +12,7 @@ from easel.errors import BadInput, CorruptData, NotFound, RevisionConflict, TooL
 from easel.host.canvases.assets import AssetLimits
 from easel.host.canvases.drafts import Draft
 from easel.host.canvases.views import NO_CONNECTION, VIEW_TTL_SECONDS, CanvasViews
+from easel.ids import UserId
 from tests.host.services import HostServices
 from tests.requirements import rule
 from tests.support.principals import THE_OWNER
@@ -91,6 +93,17 @@ async def test_client_that_reconnects_to_another_instance_is_counted_once(
     ]
     assert kinds == [("opened", 1), ("opened", 2), ("opened", 3), ("closed", 2), ("opened", 3), ("opened", 4)]
     assert set(await alive.close(THE_OWNER, "c", "con_back", None)) == {reopened.view_id, again.view_id}
+
+
+@rule("CV-35")
+async def test_request_without_a_connection_closes_views_of_its_own_person_only(
+    services: HostServices,
+) -> None:
+    ann, bob = (replace(THE_OWNER, user_id=UserId(name)) for name in ("ann", "bob"))
+    view, _ = await services.views.open(ann, "c", "browser", NO_CONNECTION)
+    for view_id in (None, view.view_id):
+        assert await services.views.close(bob, "c", NO_CONNECTION, view_id) == []
+    assert await services.views.close(ann, "c", NO_CONNECTION, view.view_id) == [view.view_id]
 
 
 @rule("CV-35")

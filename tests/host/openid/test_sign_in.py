@@ -185,7 +185,7 @@ async def test_disabled_person_and_wrong_invitation_are_refused() -> None:
     ],
     ids=str,
 )
-async def test_callback_of_another_flow_is_refused(changes: dict[str, Any]) -> None:
+async def test_callback_that_is_not_of_the_flow_is_refused(changes: dict[str, Any]) -> None:
     world = World()
     with pytest.raises(BadInput) as caught:
         await sign_in(service(world), **changes)

@@ -4,7 +4,7 @@ Owns which calls need it, and who may give it. Does not know who the members of 
 """
 
 from easel.core.action.execution import Execution, asker_of
-from easel.core.canvas.actions import Action, Approval
+from easel.core.canvas.actions import Action, Approval, Confirm
 from easel.core.canvas.canvas import Canvas
 from easel.core.principal import Principal, is_shared
 from easel.core.validation import refuse
@@ -28,6 +28,27 @@ def needs_another(canvas: Canvas, action: Action, approval_by: Approval = Approv
     """
     is_guarded = action.approval is Approval.ANOTHER or action.action_id in canvas.consent.approvals
     return is_guarded or approval_by is Approval.ANOTHER
+
+
+def at_least_auto(floor: Confirm, approval_by: Approval, principal: Principal) -> Confirm:
+    """Return the floor of a call: in a team whose setting is `another`, `never` counts as `auto`.
+
+    Else one member could write, and thereby accept, `confirm: never` alone.
+    """
+    is_raised = approval_by is Approval.ANOTHER and floor is Confirm.NEVER and is_shared(principal)
+    return Confirm.AUTO if is_raised else floor
+
+
+def require_gesture(action_id: str, *, has_gesture: bool) -> None:
+    """Raise `Forbidden` if the code of a page asks, in the name of whoever opened it.
+
+    Else the author of the page could approve what the page asked for.
+    """
+    if not has_gesture:
+        raise Forbidden(
+            problem=f"another person must approve `{action_id}`, and the page asked without a click or key "
+            "press of yours; press it yourself."
+        )
 
 
 def require_other_approver(action_id: str, has_other: bool | None) -> None:

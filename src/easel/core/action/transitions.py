@@ -8,7 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from easel.core.action.approval import check_approver, needs_another, require_other_approver
+from easel.core.action.approval import (
+    at_least_auto,
+    check_approver,
+    needs_another,
+    require_gesture,
+    require_other_approver,
+)
 from easel.core.action.confirmation import (
     PendingReply,
     Work,
@@ -167,7 +173,8 @@ def _ask_or_start(
     spec: CanvasSpec,
 ) -> StartedExecution:
     definition = _definition_of(action, rules) if isinstance(action, CallTool) else None
-    floor, is_accepted = rules.floor, canvas.is_accepted and not rules.weakened
+    floor = at_least_auto(rules.floor, rules.approval_by, start.principal)
+    is_accepted = canvas.is_accepted and not rules.weakened
     work = _resolve(canvas, action, start, rules, spec if is_accepted else replace(spec, data={}))
     _check_can_save(canvas, action)
     check_secrets(canvas, spec, start.action_id, work, definition=definition, weakened=rules.weakened)
@@ -234,6 +241,7 @@ def _ask(
     definition = _known(rules).get(execution.tool or "")
     by_another = needs_another(canvas, action, rules.approval_by) and is_shared(start.principal)
     if by_another:
+        require_gesture(execution.action_id, has_gesture=start.has_gesture)
         require_other_approver(execution.action_id, rules.has_other_approver)
     confirmation = to_confirmation(
         work,

@@ -28,17 +28,18 @@ class Consent:
     # The digest of each action that another person must approve.
     approvals: Mapping[str, str] = field(default_factory=dict[str, str])
     secrets: frozenset[str] = frozenset()  # that the spec may use
-    proposed_by: str | None = None  # the person whose spec, not accepted yet, changes one of the actions
+    # The persons whose specs, none of them accepted, changed those actions since.
+    proposed_by: frozenset[str] = frozenset()
 
     def to_text(self) -> str:
         """Return the JSON to store."""
-        proposed = {} if self.proposed_by is None else {"proposedBy": self.proposed_by}
+        proposed = {"proposedBy": sorted(self.proposed_by)} if self.proposed_by else {}
         return to_json({"approvals": dict(self.approvals), "secrets": sorted(self.secrets), **proposed})
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> "Consent":
         secrets = frozenset(stored.get("secrets", ()))
-        return cls(stored.get("approvals", {}), secrets, stored.get("proposedBy"))
+        return cls(stored.get("approvals", {}), secrets, frozenset(stored.get("proposedBy", ())))
 
 
 NO_CONSENT = Consent()
@@ -66,7 +67,7 @@ def consent_after(canvas: "Canvas", change: "Change", principal: Principal) -> C
     if canvas.is_accepted if change.is_accepted is None else change.is_accepted:
         return consent_to(spec)
     accepted = canvas.consent
-    return Consent(accepted.approvals, accepted.secrets, _proposer(canvas, spec, principal))
+    return Consent(accepted.approvals, accepted.secrets, _proposers(canvas, spec, principal))
 
 
 def why_not_alone(canvas: "Canvas", spec: Mapping[str, Any], principal: Principal) -> str | None:
@@ -77,7 +78,7 @@ def why_not_alone(canvas: "Canvas", spec: Mapping[str, Any], principal: Principa
     if problem := why_not_secrets(canvas.consent, spec, principal):
         return problem
     changed = _find_changed(canvas.consent, spec)
-    if not changed or principal.responsible not in (None, _proposer(canvas, spec, principal)):
+    if not changed or principal.responsible not in (None, *_proposers(canvas, spec, principal)):
         return None
     return (
         f"it changes the action {min(changed)}, which another person must approve, and you wrote or "
@@ -95,22 +96,27 @@ def why_not_secrets(consent: Consent, spec: Mapping[str, Any], principal: Princi
     )
 
 
-def _proposer(canvas: "Canvas", spec: Mapping[str, Any], principal: Principal) -> str | None:
-    """Return the person who answers for what the spec changes of the actions that need another person."""
+def _proposers(canvas: "Canvas", spec: Mapping[str, Any], principal: Principal) -> frozenset[str]:
+    """Return the persons who answer for what the spec changes of the actions that need another person.
+
+    Also those of earlier changes: an edit of something else must not let one of them accept their own.
+    """
     if not (changed := _find_changed(canvas.consent, spec)):
-        return None
+        return frozenset()
+    earlier = frozenset[str]() if canvas.is_accepted else canvas.consent.proposed_by
     if not canvas.is_accepted and changed == _find_changed(canvas.consent, canvas.spec):
-        return canvas.consent.proposed_by  # what this write changes is something else
-    return principal.responsible
+        return earlier  # what this write changes is something else
+    return earlier if principal.responsible is None else earlier | {principal.responsible}
 
 
-def _find_changed(consent: Consent, spec: Mapping[str, Any]) -> dict[str, str | None]:
-    """Return the accepted actions that need another person and are others in this spec, None without one."""
+def _find_changed(consent: Consent, spec: Mapping[str, Any]) -> dict[str, str]:
+    """Return the accepted actions that need another person and are others in this spec, and what they are."""
     if not consent.approvals:
         return {}
     actions, same = spec.get("actions", {}), consent_to(spec).approvals
+    of_calls = _without(spec.get("toolPolicy", {}), _NOT_OF_CALLS)
     return {
-        action_id: fingerprint([actions.get(action_id), spec.get("toolPolicy")])
+        action_id: fingerprint([_without(actions.get(action_id, {}), _FOR_PEOPLE), of_calls])
         for action_id, digest in consent.approvals.items()
         if same.get(action_id) != digest
     }

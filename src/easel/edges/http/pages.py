@@ -15,7 +15,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.types import Scope
 
 from easel.core.openid.flow import safe_target
-from easel.core.principal import ANONYMOUS, Principal
+from easel.core.principal import ANONYMOUS, Principal, acts_fully
 from easel.edges.http.calls import (
     Call,
     address_of,
@@ -41,6 +41,10 @@ _NO_MATCH = (
 _NOT_A_PERSON = (
     "That token is for a program or a machine. "
     "Sign in with a token of your own, or by the link that easel up prints."
+)
+_SIGNED_IN = (
+    "You are signed in as {}. To sign in as somebody else, sign out first and open the link again, "
+    "or enter the token here."
 )
 
 
@@ -127,9 +131,13 @@ async def _sign_in_by(call: Call, token: str, method: str, target: str = "/") ->
     except TooManyFailures as problem:
         return _retry_later(call, problem, target)
     # Programs and machines cannot sign in: they send their token with each request.
-    if principal is None or not principal.is_person:
+    if principal is None or not principal.is_person or not acts_fully(principal):
         call.host.audit.record_throttled(ANONYMOUS, "sign_in.failed", details=details)
         return sign_in_page(call, _REFUSED if principal is None else _NOT_A_PERSON, target)
+    current = await authenticate_visitor(call) if method == "link" else None
+    if current is not None and current.user_id != principal.user_id:
+        # A link from elsewhere must not make this browser another person's without a question.
+        return sign_in_page(call, _SIGNED_IN.format(current.user_id), target, status=409)
     return await start_sign_in(call, principal, method, target)
 
 

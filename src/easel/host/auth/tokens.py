@@ -87,8 +87,14 @@ class Tokens:
         node_id: str | None,
         days: int | None,
     ) -> tuple[Token, str]:
-        """Create a token of this person in the account of the request, with at most their role there."""
+        """Create a token of this person in the account of the request, with at most their role there.
+
+        A token makes no tokens: they would outlive it. Only the owner's, which is no row, may.
+        """
         assert principal.user_id is not None
+        by_token = principal.token_id
+        if by_token is not None and await self._store.find(principal.account_id, by_token) is not None:
+            raise Forbidden(problem="a token makes no tokens; sign in to make one.")
         wanted = principal.role if role is None or role not in {*Role} else Role(role)
         if lower_role(wanted, principal.role) is not wanted:
             raise Forbidden(problem=f"a token of yours can have at most the role {principal.role}.")

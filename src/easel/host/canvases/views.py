@@ -76,13 +76,15 @@ class CanvasViews:
     ) -> list[str]:
         """Close this connection's views of the canvas, or only `view_id` or those of `client_id`.
 
-        Returns the ids of closed views.
+        Over plain HTTP all have the same connection, so only views of the same person are closed. Returns the
+        ids of closed views.
         """
         snapshot = await self._transactions.find(principal, canvas_id)
         own = [
             view
             for view in snapshot.views
             if view.connection_id == connection_id
+            and view.user_id == principal.responsible
             and view_id in (None, view.view_id)
             and client_id in (None, view.client_id)
         ]

@@ -7,7 +7,7 @@ same work. Owns the throttle's part in it, and the audit record of a change. Doe
 from easel.core.account import MAX_NAME_LENGTH, is_account_name
 from easel.core.password.rules import check_password, is_possible_password, normalize_password
 from easel.core.people import in_own_account
-from easel.core.principal import Principal
+from easel.core.principal import Principal, acts_fully
 from easel.errors import BadInput, Forbidden
 from easel.host.audit.audit import Audit
 from easel.host.auth.throttle import SignInThrottle
@@ -44,7 +44,7 @@ class Passwords:
 
         Who has a password must know it. Raises `Forbidden` for a wrong one, and `TooManyFailures`.
         """
-        user_id = principal.user_id
+        user_id = principal.user_id if acts_fully(principal) else None
         found = None if user_id is None else await self._store.find_password(user_id)
         if user_id is None or found is None:
             raise Forbidden(problem="only a person has a password.")

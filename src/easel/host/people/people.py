@@ -15,7 +15,7 @@ from easel.errors import AlreadyExists, BadInput, NotFound
 from easel.host.audit.audit import Audit
 from easel.host.people.invitations import INVITATION_SECONDS, new_invitation
 from easel.host.ports import PeopleStore
-from easel.ids import UserId, new_token_id
+from easel.ids import OWNER, UserId, new_token_id
 
 OnDeparture = Callable[[], Awaitable[object]]
 
@@ -103,6 +103,8 @@ class People:
 
     async def delete(self, name: str, by: Principal, new_admin: str | None = None) -> None:
         """Delete a person with all that they own. As `disable`; the name is never given again."""
+        if name == OWNER:
+            raise BadInput(problem="The first person of a host can be disabled, but not deleted.")
         if not await self._store.delete_person(UserId(name), _user(new_admin)):
             raise NotFound(what="person", id=name[:100])
         await self._audit.record(by, "person.deleted", subject=name, details=_named(new_admin))

@@ -61,7 +61,15 @@ class SqlPeople:
         return await self._sql.transaction(steps())
 
     async def enable_person(self, user_id: UserId) -> bool:
-        return await self._sql.row("enable_person", user_id=user_id) is not None
+        def steps() -> Steps[bool]:
+            if not (yield "enable_person", {"user_id": user_id}):
+                return False
+            # A request that was admitted before the disabling may have made a credential after it.
+            yield "revoke_tokens_of", {"user_id": user_id}
+            yield "end_sign_ins", {"user_id": user_id, "kept": ""}
+            return True
+
+        return await self._sql.transaction(steps())
 
     async def delete_person(self, user_id: UserId, new_admin: UserId | None = None) -> bool:
         def steps() -> Steps[bool]:

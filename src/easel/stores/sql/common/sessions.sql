@@ -49,10 +49,10 @@ select run_id from runs
  where account_id = :account_id and session_id = :session_id and status = 'queued' and turn_no is null;
 
 -- name: end_active_run
--- End the run with the turn of a session that is deleted. Its worker loses the claim; the waiting runs never
--- get the turn.
+-- End the run with the turn of a session that is deleted, also one that waits for a slot of its account. Its
+-- worker loses the claim; the waiting runs never get the turn.
 update runs set status = 'cancelled', finished_at = clock_timestamp(), lease_until = null
- where account_id = :account_id and session_id = :session_id and turn_no is not null
+ where account_id = :account_id and session_id = :session_id and (turn_no is not null or waits_for_slot)
    and status in ('queued', 'running');
 
 -- name: mark_session

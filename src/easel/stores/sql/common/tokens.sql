@@ -7,7 +7,8 @@ token_id, account_id, kind, user_id, role, name, node_id, created_at, expires_at
 insert into tokens (token_id, account_id, kind, user_id, role, name, node_id, digest, created_at, expires_at)
 select :token_id, a.account_id, :kind, p.user_id, :role, :name, :node_id, :digest, clock_timestamp(),
        clock_timestamp() + make_interval(secs => :seconds)
-  from people p join accounts a on a.account_id = :account_id and a.deleted_at is null
+  from people p join accounts u on u.account_id = p.user_id and u.disabled_at is null
+  join accounts a on a.account_id = :account_id and a.deleted_at is null
   left join team_members m on m.account_id = a.account_id and m.user_id = p.user_id
  where p.user_id = :user_id and (a.account_id = p.user_id or m.role is not null)
 returning
