@@ -1993,6 +1993,7 @@ export interface ChangePassword {
 
 export interface ListPeople {
   limit?: number;
+  /** `next` of the previous page. */
   after?: string | null;
 }
 

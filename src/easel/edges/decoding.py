@@ -155,11 +155,10 @@ def named_account(connection: HTTPConnection) -> AccountId | None:
         raise BadInput(problem=f"The header Easel-Account and ?{ACCOUNT_QUERY}= differ; send one of them.")
     if names == {""}:
         raise BadInput(problem=f"Easel-Account, or ?{ACCOUNT_QUERY}=, must be the name of an account.")
-    for name in names:
-        if not is_account_name(name):
-            raise _not_found(name)
-        return AccountId(name)
-    return None
+    name = names.pop() if names else None
+    if name is not None and not is_account_name(name):
+        raise _not_found(name)
+    return None if name is None else AccountId(name)
 
 
 def check_account(connection: HTTPConnection, principal: Principal) -> None:

@@ -22,9 +22,10 @@ NewAdmin = Annotated[
 ]
 
 
-NameCursor = (
-    Annotated[str, Meta(pattern=r"\A[a-z0-9-]{1,63}\Z", description="`next` of the previous page.")] | None
-)
+NameCursor = Annotated[
+    Annotated[str, Meta(pattern=r"\A[a-z0-9-]{1,63}\Z")] | None,
+    Meta(description="`next` of the previous page."),
+]
 
 
 class ListPeople(Params):

@@ -62,7 +62,7 @@ class TokenStore(Protocol):
         ...
 
     async def is_node_of_another(self, account_id: AccountId, node_id: str, user_id: UserId) -> bool:
-        """Return whether another person has a valid token of this node in the account, or has connected it."""
+        """Return whether another person has a valid token of this node there, or has connected it."""
         ...
 
     async def bind(self, token_id: str, node_id: str) -> Token | None:

@@ -362,7 +362,7 @@ create table canvases (
   -- The paths of the state with values that no person wrote since a person accepted the canvas: a JSON object
   -- of JSON pointers and authors.
   unreviewed text not null default '{}',
-  -- What the members accepted last, which one of them may not change alone; see `core.canvas.consent`.
+  -- The consent of the members, which one of them may not change alone; see `core.canvas.consent`.
   consent text not null default '{}',
   -- The person who made it, or who answers for the program that did. Null: Easel itself.
   created_by text,

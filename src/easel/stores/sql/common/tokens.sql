@@ -64,7 +64,7 @@ select
 
 -- name: find_other_node
 -- Return a row if another person has this node in the account: a valid token is bound to it, or it is
--- connected. So nobody gets the calls of another's node.
+-- connected. The calls of a node are those of its person.
 select token_id from (
   -- include: valid_token
      and t.account_id = :account_id and t.node_id = :node_id and t.user_id <> :user_id) as bound
