@@ -87,6 +87,9 @@ class Settings:
         "",
         "Second address of this server, with another host name, for canvas pages only; empty: the same host.",
     )
+    trusted_proxies: str = _row(
+        "", "Addresses of proxies that name the client in X-Forwarded-For, such as 10.0.0.0/8; empty: none."
+    )
     allowed_hosts: str = _row(
         "", "Additional host names that this server accepts, separated by commas; * allows any."
     )
@@ -412,6 +415,7 @@ def load(environment: Mapping[str, str] | None = None, **options: Any) -> Settin
         )
     try:
         _ = parse_hosts(settings.fetch_hosts), parse_networks(settings.fetch_private)
+        parse_networks(settings.trusted_proxies, "EASEL_TRUSTED_PROXIES")
     except BadInput as problem:
         raise BadSettings(problem=problem.message) from None
     try:

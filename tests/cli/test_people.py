@@ -84,8 +84,10 @@ def test_team_and_its_members_are_administered(easel: LiveEasel) -> None:
     for words in (("list", "web"), ("add", "web", "bob"), ("remove", "web", "cleo")):
         assert run(easel, "team", "member", *words).returncode == 2
     assert_refused(run(easel, "team", "delete", "web"), "no team web")
-    records = easel.get("/api/audit", params={"action": "member.removed"}).json()["records"]
-    assert [(record["subject"], record["actor"]["name"]) for record in records] == [("bob", "command line")]
+    records = easel.get("/api/audit", params={"action": "team.deleted"}).json()["records"]
+    assert [(record["subject"], record["actor"]["name"]) for record in records] == [("web", "command line")]
+    of_team = easel.sql("select account_id from audit where action = 'member.removed'")
+    assert of_team == [{"account_id": "web"}]
 
 
 @rule("RS-76")

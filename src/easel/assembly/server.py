@@ -12,6 +12,7 @@ from starlette.types import ASGIApp
 
 from easel import demo
 from easel.core.principal import Principal
+from easel.core.web.hosts import parse_networks
 from easel.edges.gateway import gateway as gateways
 from easel.edges.gateway.connection import GatewayLimits
 from easel.edges.gateway.gateway import Gateway
@@ -88,7 +89,12 @@ def build_edge(settings: Settings, services: Services, gateway: Gateway | None) 
     """Build the HTTP edge with the gateway as a socket; without a gateway, the health routes alone."""
     hosts = frozenset(name.strip().lower() for name in settings.allowed_hosts.split(",") if name.strip())
     edge_settings = EdgeSettings(
-        settings.max_body_bytes, settings.public_url, hosts, settings.open_metrics, settings.assets_url
+        settings.max_body_bytes,
+        settings.public_url,
+        hosts,
+        settings.open_metrics,
+        settings.assets_url,
+        parse_networks(settings.trusted_proxies, "EASEL_TRUSTED_PROXIES"),
     )
     if gateway is None:
         return build_app(services, edge_settings, OPS, ())

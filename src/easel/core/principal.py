@@ -109,6 +109,11 @@ def is_shared(principal: Principal) -> bool:
     return principal.responsible != principal.account_id
 
 
+def of_account(principal: Principal, account_id: str) -> Principal:
+    """Return who acts as the records of this account name them, also if they act from another account."""
+    return replace(principal, account_id=AccountId(account_id))
+
+
 def as_program(principal: Principal, kind: PrincipalKind, name: str | None = None) -> Principal:
     """Return the principal of a program that acts for this one: it is no person and no operator."""
     responsible = principal.responsible

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import http.client
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from easel.core.web.hosts import parse_networks
+from easel.edges.http.middleware import TrustedSite
 from easel.edges.http.routes import ROUTES
 from tests.edges.http.live import LiveEasel
 from tests.requirements import case
@@ -260,3 +262,37 @@ def test_private_responses_are_not_cached(small_easel: LiveEasel) -> None:
     for path in ("/", "/api/runs", f"/api/runs/{run_id}", f"/api/runs/{run_id}/events", "/metrics"):
         _, headers, _ = request(small_easel, "GET", path, Host="127.0.0.1", Authorization=token)
         assert headers.get("cache-control") in ("no-store", "private, no-store", "no-cache, no-store"), path
+
+
+# --- proxies ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "client, forwarded, seen",
+    [
+        ("10.0.0.9", ["203.0.113.7"], "203.0.113.7"),
+        ("10.0.0.9", ["1.1.1.1, 203.0.113.7, 10.0.0.8"], "203.0.113.7"),
+        ("10.0.0.9", ["1.1.1.1", "203.0.113.7"], "203.0.113.7"),
+        ("10.0.0.9", [], "10.0.0.9"),
+        ("198.51.100.1", ["203.0.113.7"], "198.51.100.1"),
+    ],
+)
+async def test_only_a_trusted_proxy_names_the_client(client: str, forwarded: list[str], seen: str) -> None:
+    """The last address is the client's that is not of a trusted proxy: earlier ones may be made up."""
+    found: list[Any] = []
+
+    async def app(scope: Any, *_: object) -> None:
+        found.append(scope["client"][0])
+
+    site = TrustedSite(app, "", "", set(), parse_networks("10.0.0.0/8"))
+    headers = [(b"host", b"localhost"), *((b"x-forwarded-for", hop.encode()) for hop in forwarded)]
+    scope = {
+        "type": "http",
+        "path": "/",
+        "query_string": b"",
+        "headers": headers,
+        "client": (client, 1),
+        "state": {},
+    }
+    await site(scope, None, None)  # type: ignore[arg-type]
+    assert found == [seen]

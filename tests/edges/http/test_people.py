@@ -427,3 +427,22 @@ def test_link_of_another_person_does_not_change_who_is_signed_in(
 def test_two_accounts_in_one_request_are_refused(easel: LiveEasel) -> None:
     asked = easel.get("/api/runs?account=owner&account=nope")
     assert (asked.status_code, name_of(asked)) == (400, "BAD_INPUT")
+
+
+@rule("RS-76")
+def test_records_of_people_stay_with_the_operator_and_those_of_members_with_the_team(
+    easel: LiveEasel, team: Team
+) -> None:
+    easel.sql(
+        f"insert into team_members (account_id, user_id, role) values ('{team.name}', 'owner', 'viewer')"
+    )
+    headers = {"Cookie": easel.new_cookie(), "Easel-Account": team.name}
+    with easel.stranger() as http:
+        name = f"hired-{team.name}"
+        assert http.post("/api/people", json={"name": name}, headers=headers).status_code == 201
+        assert team.admin.ask("PUT", f"/api/members/{name}", {"role": "viewer"}, account=team.name).is_success
+        own = http.get("/api/audit", headers={"Cookie": headers["Cookie"]}).json()["records"]
+    of_team = team.admin.ask("GET", "/api/audit", account=team.name).json()["records"]
+    actions = [{record["action"] for record in records if name in str(record)} for records in (own, of_team)]
+    assert "person.added" in actions[0]
+    assert actions[1] == {"member.set"}

@@ -110,12 +110,12 @@ def parse_hosts(text: str) -> frozenset[str]:
     return frozenset(parse_host(part, "EASEL_FETCH_HOSTS") for part in parts if part)
 
 
-def parse_networks(text: str) -> Networks:
-    """Return the networks of EASEL_FETCH_PRIVATE, such as `10.0.0.0/8, ::1`. Raises `BadInput`."""
+def parse_networks(text: str, setting: str = "EASEL_FETCH_PRIVATE") -> Networks:
+    """Return the networks of a setting, such as `10.0.0.0/8, ::1`. Raises `BadInput`."""
     try:
         return [ipaddress.ip_network(part.strip()) for part in text.split(",") if part.strip()]
     except ValueError as problem:
-        refuse("EASEL_FETCH_PRIVATE", f"{problem}; a network must be like 10.0.0.0/8.")
+        refuse(setting, f"{problem}; a network must be like 10.0.0.0/8.")
 
 
 def is_loopback(host: str) -> bool:

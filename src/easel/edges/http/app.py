@@ -11,6 +11,7 @@ from starlette.routing import Route, Router, WebSocketRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from easel.core.access import Public
+from easel.core.web.hosts import Networks
 from easel.edges.http.calls import Endpoint, Row
 from easel.edges.http.middleware import Errors, Metrics, SecurityHeaders, TrustedSite
 from easel.edges.http.routes import METRICS, ROUTES, SOCKETS
@@ -26,6 +27,7 @@ class EdgeSettings:
     allowed_hosts: frozenset[str]
     open_metrics: bool
     assets_url: str = ""
+    trusted_proxies: Networks = ()
 
 
 def build_app(
@@ -43,6 +45,7 @@ def build_app(
         public_url=settings.public_url,
         assets_url=settings.assets_url,
         allowed_hosts=settings.allowed_hosts,
+        proxies=settings.trusted_proxies,
     )
     return Router(
         [*routes, *socket_routes],

@@ -21,6 +21,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from uvicorn.protocols.utils import ClientDisconnected
 
 from easel.core.principal import ANONYMOUS, Principal
+from easel.core.web.hosts import Networks
 from easel.edges.errors import to_host_error
 from easel.edges.http.calls import Row, SessionCookie, client_details
 from easel.edges.http.canvas_policy import VIEW_HEADERS, VIEWS, SiteOrigins
@@ -53,6 +54,7 @@ SAFE_HEADERS = (
 NO_STORE = (b"cache-control", b"no-store")
 MAX_DISCARDED_BYTES = 16_777_216
 DISCARD_SECONDS = 2.0
+MAX_ADDRESS_LENGTH = 45  # of an IPv6 address as text
 REFUSED = (403, 421)  # statuses of requests that a guardrail refused
 UNAVAILABLE_SECONDS = 10.0  # minimum time between two records of an unavailable database
 # Values of `Sec-Fetch-Dest` with which our own pages may load a view. Its other files are loaded by the view.
@@ -231,9 +233,17 @@ class TrustedSite:
     Leaves the session cookie and the origins of the requested address in the state of the request.
     """
 
-    def __init__(self, app: ASGIApp, public_url: str, assets_url: str, allowed_hosts: Set[str]) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        public_url: str,
+        assets_url: str,
+        allowed_hosts: Set[str],
+        proxies: Networks = (),
+    ) -> None:
         self._app = app
         self._public_url = public_url
+        self._proxies = proxies
         public = urlsplit(public_url)
         self._origin = f"{public.scheme}://{public.netloc}"
         self._hosts = {"localhost", public.hostname, *allowed_hosts}
@@ -242,10 +252,26 @@ class TrustedSite:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         connection = HTTPConnection(scope)
+        self._find_client(scope, connection)
         host = connection.headers.get("host", "")
         scope["state"] |= {"cookie": SessionCookie.of(self._public_url, host), "origins": self._origins}
         self._check(connection, host)
         await self._app(scope, receive, send)
+
+    def _find_client(self, scope: Scope, connection: HTTPConnection) -> None:
+        """Take the client's address from a trusted proxy: the last one that is no such proxy itself."""
+        if self._proxies and scope.get("client") and self._is_proxy(scope["client"][0]):
+            hops = ",".join(connection.headers.getlist("x-forwarded-for")).split(",")
+            client = next((hop for hop in map(str.strip, reversed(hops)) if not self._is_proxy(hop)), "")
+            if client:
+                scope["client"] = (client[:MAX_ADDRESS_LENGTH], 0)
+
+    def _is_proxy(self, address: str) -> bool:
+        try:
+            parsed = ipaddress.ip_address(address)
+        except ValueError:
+            return False
+        return any(parsed in network for network in self._proxies)
 
     def _check(self, connection: HTTPConnection, host: str) -> None:
         """Raise WrongHost, Forbidden or NotFound for a request that is not of this site."""

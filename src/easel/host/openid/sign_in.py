@@ -23,7 +23,7 @@ from easel.core.openid.flow import (
 from easel.core.openid.identity import Identity, names_for
 from easel.core.openid.provider import OpenIdProvider
 from easel.core.people import RESERVED, in_own_account
-from easel.core.principal import ANONYMOUS, Principal
+from easel.core.principal import ANONYMOUS, Principal, of_account
 from easel.core.token import digest_of
 from easel.errors import AlreadyExists, BadInput, Forbidden, HostError
 from easel.host.audit.audit import Audit
@@ -217,10 +217,14 @@ class OpenIdSignIn:
         changes = await self._identities.apply_teams(member.person.user_id, identity.teams)
         for team, role in changes.given.items():
             details = {"team": team, "role": role, "by": "openid"}
-            await self._audit.record(person, "member.set", subject=member.account_id, details=details)
+            await self._audit.record(
+                of_account(person, team), "member.set", subject=member.account_id, details=details
+            )
         for team in changes.removed:
             details = {"team": team, "by": "openid"}
-            await self._audit.record(person, "member.removed", subject=member.account_id, details=details)
+            await self._audit.record(
+                of_account(person, team), "member.removed", subject=member.account_id, details=details
+            )
         if changes.removed:
             await self._on_departure()
         if changes.unknown or changes.kept:

@@ -9,7 +9,7 @@ import secrets
 from easel.core.account import Member
 from easel.core.password.rules import check_password
 from easel.core.people import check_display_name, in_own_account
-from easel.core.principal import Principal
+from easel.core.principal import Principal, of_account
 from easel.core.token import PREFIX, digest_of
 from easel.errors import NotFound
 from easel.host.audit.audit import Audit
@@ -47,7 +47,7 @@ class Invitations:
         secret = new_invitation()
         if not await self._store.invite(UserId(name), digest_of(secret), INVITATION_SECONDS):
             raise NotFound(what="person", id=name[:100])
-        await self._audit.record(by, "invitation.created", subject=name)
+        await self._audit.record(of_account(by, by.actor_id), "invitation.created", subject=name)
         return secret
 
     async def find(self, secret: str) -> Member | None:

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from easel.core.people import ListedPerson, Membership, check_new_name
-from easel.core.principal import Principal, Role
+from easel.core.principal import Principal, Role, of_account
 from easel.core.token import PREFIX, NewToken, TokenKind, digest_of
 from easel.errors import AlreadyExists, BadInput, NotFound
 from easel.host.audit.audit import Audit
@@ -73,7 +73,9 @@ class People:
             seconds=INVITATION_SECONDS,
         ):
             raise AlreadyExists(what="name", id=name)
-        await self._audit.record(by, "person.added", subject=name, details={"operator": is_operator})
+        await self._audit.record(
+            _in_person(by), "person.added", subject=name, details={"operator": is_operator}
+        )
         return added
 
     async def list_people(self, after: str, limit: int) -> list[ListedPerson]:
@@ -92,14 +94,14 @@ class People:
         """Disable a person: credentials, connections and runs end. Raises `LastAdmin`."""
         if not await self._store.disable_person(UserId(name), _user(new_admin)):
             raise NotFound(what="enabled person", id=name[:100])
-        await self._audit.record(by, "person.disabled", subject=name, details=_named(new_admin))
+        await self._audit.record(_in_person(by), "person.disabled", subject=name, details=_named(new_admin))
         await self._end_work()
 
     async def enable(self, name: str, by: Principal) -> None:
         """Let a disabled person sign in again, by password or a new invitation: their tokens stay revoked."""
         if not await self._store.enable_person(UserId(name)):
             raise NotFound(what="disabled person", id=name[:100])
-        await self._audit.record(by, "person.enabled", subject=name)
+        await self._audit.record(_in_person(by), "person.enabled", subject=name)
 
     async def delete(self, name: str, by: Principal, new_admin: str | None = None) -> None:
         """Delete a person with all that they own. As `disable`; the name is never given again."""
@@ -107,12 +109,17 @@ class People:
             raise BadInput(problem="The first person of a host can be disabled, but not deleted.")
         if not await self._store.delete_person(UserId(name), _user(new_admin)):
             raise NotFound(what="person", id=name[:100])
-        await self._audit.record(by, "person.deleted", subject=name, details=_named(new_admin))
+        await self._audit.record(_in_person(by), "person.deleted", subject=name, details=_named(new_admin))
         await self._end_work()
 
     async def _end_work(self) -> None:
         if self._on_departure is not None:
             await self._on_departure()
+
+
+def _in_person(by: Principal) -> Principal:
+    """Return the operator in their own account, whose records are not those of the request's account."""
+    return of_account(by, by.actor_id)
 
 
 def _user(name: str | None) -> UserId | None:

@@ -6,7 +6,7 @@ how people sign in.
 """
 
 from easel.core.people import ListedMember, ListedTeam, check_new_name, check_role
-from easel.core.principal import Principal
+from easel.core.principal import Principal, of_account
 from easel.errors import AlreadyExists, BadInput, NotFound
 from easel.host.audit.audit import Audit
 from easel.host.people.people import OnDeparture
@@ -25,7 +25,9 @@ class Teams:
         account_id = check_new_name(name, "name")
         if not await self._store.add_team(account_id, UserId(admin)):
             raise AlreadyExists(what="name", id=name)
-        await self._audit.record(by, "team.added", subject=name, details={"admin": admin})
+        await self._audit.record(
+            of_account(by, by.actor_id), "team.added", subject=name, details={"admin": admin}
+        )
         return account_id
 
     async def list_teams(self, after: str, limit: int) -> list[ListedTeam]:
@@ -35,7 +37,7 @@ class Teams:
         """Delete a team with all that it owns; its rows are purged later."""
         if not await self._store.delete_team(AccountId(name)):
             raise NotFound(what="team", id=name[:100])
-        await self._audit.record(by, "team.deleted", subject=name)
+        await self._audit.record(of_account(by, by.actor_id), "team.deleted", subject=name)
 
     # -- members; the caller was checked to be an admin of the account, or is an operator --------------------
 
@@ -92,7 +94,8 @@ class Teams:
         self, by: Principal, action: str, account_id: str, name: str, **details: str | None
     ) -> None:
         named = {key: value for key, value in details.items() if value is not None}
-        await self._audit.record(by, action, subject=name, details={"team": account_id, **named})
+        about = {"team": account_id, **named}
+        await self._audit.record(of_account(by, account_id), action, subject=name, details=about)
 
 
 def _user(name: str | None) -> UserId | None:
