@@ -13,6 +13,7 @@ from easel.core.principal import Principal
 from easel.core.run.conversation import Text, Usage
 from easel.core.run.status import Status
 from easel.errors import HostError, TooLarge, TooMany
+from easel.host import usage as module
 from easel.host.artifacts.artifacts import Artifacts
 from easel.host.runs.queue import RunQueue
 from easel.host.streams import StreamQuota
@@ -297,3 +298,10 @@ async def test_queued_runs_are_counted_more_often_near_the_limit_and_the_limit_h
     with pytest.raises(HostError):
         await queue.start(THE_OWNER, "again", "noop")
     assert (await harness.runs.queue_depth()).ready == 40
+
+
+def test_instance_whose_counts_were_lost_for_a_moment_costs_no_requests():
+    usage = module._Usage(100, 0.0)  # pyright: ignore[reportPrivateUsage]
+    for others in (1_000, 1_005, 0, 0, 1_010, 1_020):
+        usage.note_others(Counts(others, 0, 0))
+    assert usage.allowance == usage.burst - 5 - 10

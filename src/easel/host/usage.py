@@ -41,6 +41,7 @@ class _Usage:
     held: dict[Held, int] = field(default_factory=lambda: {"streams": 0, "actions": 0})
     stored: Counts | None = None  # the counts at the last exchange
     others: Counts | None = None  # of the other instances, at the last exchange
+    has_lost: bool = False  # whether another instance's row has expired, and its sum has not risen again
 
     def __post_init__(self) -> None:
         self.allowance = self.burst
@@ -58,10 +59,16 @@ class _Usage:
         self.refilled_at = now
 
     def note_others(self, others: Counts) -> None:
-        """Take the requests that other instances answered since the last exchange from the allowance."""
+        """Take the requests that other instances answered since the last exchange from the allowance.
+
+        Their sum falls when the row of one has expired, as after a stall, and rises by all of its requests
+        when it is back: that rise is not counted.
+        """
         if self.others is not None:
-            made = max(0, others.requests - self.others.requests)
-            self.allowance = max(-self.burst, self.allowance - made)
+            made = others.requests - self.others.requests
+            if made > 0 and not self.has_lost:
+                self.allowance = max(-self.burst, self.allowance - made)
+            self.has_lost = made < 0 or (self.has_lost and made == 0)
         self.others = others
 
     def is_idle(self, now: float) -> bool:

@@ -210,6 +210,26 @@ def test_member_accepts_a_spec_with_the_secrets_of_the_accepted_one():
     )
 
 
+@rule("RS-77", "RS-66")
+def test_only_an_admin_lets_an_action_send_a_secret_in_a_new_way():
+    fetch = {"kind": "tool.call", "tool": "local__Fetch", "args": {"bearer": {"$secret": "ONE"}}}
+    policy = {"secrets": ["ONE"], "hosts": ["api.example.com"]}
+    spec = {"toolPolicy": policy, "actions": {"get": fetch}}
+    before = canvas_of(spec)
+    for changed in (
+        {**spec, "toolPolicy": {**policy, "hosts": ["evil.example"]}},
+        {**spec, "actions": {"get": {**fetch, "tool": "local__Bash"}}},
+        {**spec, "actions": {"get": fetch, "too": fetch}},
+    ):
+        assert not write(before, ANN, changed).canvas.is_accepted
+        assert write(before, member("root", Role.ADMIN), changed).canvas.is_accepted
+    for same in (
+        {**spec, "actions": {"get": {**fetch, "title": "Get"}, "set": {"kind": "state.patch", "patch": []}}},
+        {"toolPolicy": {**policy, "allow": ["gsv__Echo"]}, "actions": {}},
+    ):
+        assert write(before, ANN, same).canvas.is_accepted
+
+
 def test_consent_is_stored_and_read_back():
     proposed = Consent({"a": "1"}, frozenset({"B", "A"}), proposed_by=frozenset({"bob", "ann"}))
     for consent in (NO_CONSENT, consent_to(GUARDED), proposed):

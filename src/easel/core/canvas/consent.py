@@ -2,11 +2,12 @@
 
 Owns which changes of a spec need another person than their author, and which need an admin: an action that
 another person must approve may not lose that, or be changed, by one person, and only an admin lets a canvas
-use a secret that it did not use before. Each compares a spec with the accepted one. Does not know stores.
+use a secret that it did not use before, or send one in a new way. Each compares a spec with the accepted one.
+Does not know stores.
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from easel.core.canvas.actions import Approval
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 _FOR_PEOPLE = frozenset({"title", "description"})  # members of an action that change no effect
 _NOT_OF_CALLS = frozenset({"allow", "connect"})  # members of toolPolicy that change no call
+_SECRETS = frozenset({"secrets"})  # of toolPolicy: their names are compared on their own
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,18 +30,29 @@ class Consent:
     # The digest of each action that another person must approve.
     approvals: Mapping[str, str] = field(default_factory=dict[str, str])
     secrets: frozenset[str] = frozenset()  # that the spec may use
+    # The digest of each action that sends a secret.
+    senders: Mapping[str, str] = field(default_factory=dict[str, str])
     # The persons whose specs, none of them accepted, changed those actions since.
     proposed_by: frozenset[str] = frozenset()
 
     def to_text(self) -> str:
         """Return the JSON to store."""
         proposed = {"proposedBy": sorted(self.proposed_by)} if self.proposed_by else {}
-        return to_json({"approvals": dict(self.approvals), "secrets": sorted(self.secrets), **proposed})
+        senders = {"senders": dict(self.senders)} if self.senders else {}
+        return to_json(
+            {
+                "approvals": dict(self.approvals),
+                "secrets": sorted(self.secrets),
+                **senders,
+                **proposed,
+            }
+        )
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> "Consent":
         secrets = frozenset(stored.get("secrets", ()))
-        return cls(stored.get("approvals", {}), secrets, frozenset(stored.get("proposedBy", ())))
+        proposed = frozenset(stored.get("proposedBy", ()))
+        return cls(stored.get("approvals", {}), secrets, stored.get("senders", {}), proposed)
 
 
 NO_CONSENT = Consent()
@@ -54,7 +67,12 @@ def consent_to(spec: Mapping[str, Any]) -> Consent:
         for action_id, action in spec.get("actions", {}).items()
         if action.get("approval") == Approval.ANOTHER
     }
-    return Consent(approvals, frozenset(policy.get("secrets", ())))
+    senders = {
+        action_id: fingerprint([_without(action, _FOR_PEOPLE), _without(of_calls, _SECRETS)])
+        for action_id, action in spec.get("actions", {}).items()
+        if action.get("secrets") or '"$secret"' in to_json(action)
+    }
+    return Consent(approvals, frozenset(policy.get("secrets", ())), senders)
 
 
 def _without(members: Mapping[str, Any], names: Collection[str]) -> dict[str, Any]:
@@ -66,8 +84,7 @@ def consent_after(canvas: "Canvas", change: "Change", principal: Principal) -> C
     spec = canvas.spec if change.spec is None else change.spec
     if canvas.is_accepted if change.is_accepted is None else change.is_accepted:
         return consent_to(spec)
-    accepted = canvas.consent
-    return Consent(accepted.approvals, accepted.secrets, _proposers(canvas, spec, principal))
+    return replace(canvas.consent, proposed_by=_proposers(canvas, spec, principal))
 
 
 def why_not_alone(canvas: "Canvas", spec: Mapping[str, Any], principal: Principal) -> str | None:
@@ -88,12 +105,15 @@ def why_not_alone(canvas: "Canvas", spec: Mapping[str, Any], principal: Principa
 
 def why_not_secrets(consent: Consent, spec: Mapping[str, Any], principal: Principal) -> str | None:
     """Return why this person may not let a canvas use the secrets of a spec, None if they may."""
-    new = consent_to(spec).secrets - consent.secrets
-    if not new or principal.role is Role.ADMIN:
+    if principal.role is Role.ADMIN:
         return None
-    return (
-        f"it names the secret {min(new)} for the first time, which only an admin of the account may accept."
-    )
+    asked = consent_to(spec)
+    only_admin = "which only an admin of the account may accept."
+    if new := asked.secrets - consent.secrets:
+        return f"it names the secret {min(new)} for the first time, {only_admin}"
+    if sent := [name for name, digest in asked.senders.items() if consent.senders.get(name) != digest]:
+        return f"its action {min(sent)} sends a secret in a new way, {only_admin}"
+    return None
 
 
 def _proposers(canvas: "Canvas", spec: Mapping[str, Any], principal: Principal) -> frozenset[str]:
