@@ -87,14 +87,3 @@ async def test_expired_flow_is_refused_and_swept_by_the_next_start(
 async def test_flow_of_a_missing_account_is_not_stored(flows: OAuthFlowStore) -> None:
     assert not await flows.start(replace(FLOW, account_id=AccountId("none")), FLOW_SECONDS)
     assert not await flows.start(replace(FLOW, user_id=UserId("none")), FLOW_SECONDS)
-
-
-async def test_flows_of_a_person_who_leaves_an_account_are_deleted(
-    flows: OAuthFlowStore, store: Store
-) -> None:
-    mallory = await store.add_user("mallory")
-    await flows.start(FLOW, FLOW_SECONDS)
-    await flows.start(replace(FLOW, state="other", account_id=mallory), FLOW_SECONDS)
-    await flows.delete_of_person(OWNER, ME)
-    assert await flows.find("state") is None
-    assert await flows.find("other") is not None

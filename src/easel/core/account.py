@@ -50,6 +50,7 @@ def check_account_name(name: str) -> AccountId:
     """Return the name of a new account as its id. Raises `BadInput`."""
     if not is_account_name(name):
         raise BadInput(
-            problem=f"A name must be 1 to {MAX_NAME_LENGTH} of a-z, 0-9 and `-`, not {name[:100]!r}."
+            problem=f"A name must be 1 to {MAX_NAME_LENGTH} characters of a-z, 0-9 and `-`, "
+            f"not {name[:100]!r}."
         )
     return AccountId(name)

@@ -23,10 +23,6 @@ class OAuthFlowStore(Protocol):
         """Delete and return a flow of this person, and of this sign-in if a sign-in began it. RX-44"""
         ...
 
-    async def delete_of_person(self, account_id: AccountId, user_id: UserId) -> None:
-        """Delete the flows that this person began in the account."""
-        ...
-
 
 class ConnectionStore(RotatedStore, Protocol):
     async def list_connections(self, account_id: AccountId) -> list[ConnectionInfo]:
@@ -65,10 +61,6 @@ class ConnectionStore(RotatedStore, Protocol):
 
     async def delete(self, account_id: AccountId, provider: str) -> bool:
         """Delete a connection. Returns False if there is none."""
-        ...
-
-    async def delete_of_person(self, account_id: AccountId, user_id: UserId) -> list[str]:
-        """Delete the connections that this person signed in. Returns their providers."""
         ...
 
 

@@ -77,10 +77,6 @@ class SqlConnections:
     async def delete(self, account_id: AccountId, provider: str) -> bool:
         return bool(await self._sql.rows("delete_connection", account_id=account_id, provider=provider))
 
-    async def delete_of_person(self, account_id: AccountId, user_id: UserId) -> list[str]:
-        rows = await self._sql.rows("delete_connections_of_person", account_id=account_id, user_id=user_id)
-        return [row["provider"] for row in rows]
-
     async def list_secrets(self, other_than: str) -> list[tuple[AccountId, str, EncryptedText]]:
         rows = await self._sql.rows("list_other_secrets", key_id=other_than)
         return [(AccountId(row["account_id"]), row["provider"], _encrypted_from(row)) for row in rows]

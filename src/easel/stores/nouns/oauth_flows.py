@@ -22,9 +22,6 @@ class SqlOAuthFlows:
         row = await self._sql.row("consume_flow", state=state, user_id=user_id, sign_in_id=sign_in_id)
         return None if row is None else _flow_from(row)
 
-    async def delete_of_person(self, account_id: AccountId, user_id: UserId) -> None:
-        await self._sql.rows("delete_flows_of_person", account_id=account_id, user_id=user_id)
-
 
 def _start(flow: Flow, seconds: float) -> Steps[bool]:
     yield "delete_expired_flows", {}

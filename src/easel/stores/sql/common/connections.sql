@@ -62,10 +62,6 @@ update auth set refresh_id = null, refresh_until = null, must_reconnect = :must_
 -- Delete a connection. Returns no row if there is none.
 delete from auth where account_id = :account_id and provider = :provider returning provider;
 
--- name: delete_connections_of_person
--- Delete the connections of an account that a person signed in.
-delete from auth where account_id = :account_id and user_id = :user_id returning provider;
-
 -- name: list_other_secrets
 -- List the tokens of all accounts that were encrypted with another key, for a rotation.
 select account_id, provider, key_id, data from auth where key_id <> :key_id order by account_id, provider;

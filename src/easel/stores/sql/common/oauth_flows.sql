@@ -31,7 +31,3 @@ delete from oauth_state
 returning
   -- include: flow
 ;
-
--- name: delete_flows_of_person
--- Delete the flows that a person began in an account and has not finished.
-delete from oauth_state where account_id = :account_id and user_id = :user_id;
